@@ -1,0 +1,1 @@
+"""Where sandboxes come from: one package for each platform, one contract (`base`), one door (`registry`)."""

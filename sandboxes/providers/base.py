@@ -1,0 +1,238 @@
+"""What a sandbox provider is: five methods over plain JSON handles, and a declaration of what it can do."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from sandboxes.errors import InvalidSpec, Unsupported
+from sandboxes.sandbox import Sandbox
+
+Network = Literal["none", "public", "allowlist"]
+
+_UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4, "ki": 1024, "mi": 1024**2, "gi": 1024**3, "ti": 1024**4}
+
+
+def parse_size(value: object) -> object:
+    """Bytes from `512MiB`, `2G`, `1.5gb` or a number; anything else is left for pydantic to refuse."""
+    if not isinstance(value, str):
+        return value
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", value.lower())
+    if not match or match[2] == "i":
+        raise ValueError(f"{value!r} is not a size: write a number of bytes, or a number with KiB, MiB, GiB, KB, MB or GB")
+    return int(float(match[1]) * _UNITS[match[2]])
+
+
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def parse_duration(value: object) -> object:
+    """Seconds from `90`, `90s`, `15m`, `1.5h` or `2d`; anything else is left for pydantic to refuse."""
+    if not isinstance(value, str):
+        return value
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhd]?)\s*", value.lower())
+    if not match:
+        raise ValueError(f"{value!r} is not a duration: write seconds, or a number with s, m, h or d")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def check_sandbox_path(value: str) -> str:
+    """An absolute path in a sandbox, without `..`, `.` or NUL, normalized."""
+    parts = value.split("/")
+    if not value.startswith("/") or ".." in parts or "\0" in value:
+        raise ValueError(f"{value!r} is not a path in the sandbox: it must be absolute and have no '..'")
+    return "/" + "/".join(part for part in parts if part not in ("", "."))
+
+
+Size = Annotated[int, BeforeValidator(parse_size), Field(gt=0)]
+Duration = Annotated[float, BeforeValidator(parse_duration), Field(gt=0)]
+SandboxPath = Annotated[str, AfterValidator(check_sandbox_path)]
+
+
+class Strict(BaseModel):
+    """A frozen model that refuses unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Resources(Strict):
+    """Limits of a sandbox. One that is not set is the platform's own."""
+
+    cpu: float | None = Field(None, gt=0)
+    """Cores."""
+    memory: Size | None = None
+    """Bytes (`2GiB`), swap included."""
+    pids: int | None = Field(512, gt=0)
+    """Processes and threads."""
+    disk: Size | None = None
+    """Bytes that the working directory may hold."""
+
+
+class Mount(Strict):
+    """Something laid over a path of the sandbox before anything runs in it."""
+
+    target: SandboxPath
+    mode: Literal["read-only", "hidden"] = "read-only"
+    """`read-only`: it can be read, not changed. `hidden`: an empty place that cannot be read or changed lies over it."""
+    source: str | None = None
+    """A folder or file of this machine to show there (read-only). None: what the image or the system has there."""
+
+
+class SandboxSpec(Strict):
+    """What a sandbox should be. Everything has a safe default: no network, no secrets, limited in processes and time."""
+
+    image: str | None = None
+    """Image of the providers that have images. None: the provider's default."""
+    rootfs: str | None = None
+    """Folder of this machine to be the (read-only) root filesystem, for `local`. None: this machine's `/usr`."""
+    system: Literal["read-only", "overlay"] = "read-only"
+    """`overlay`: the system can be written too (package installs); the changes live and die with the sandbox."""
+    workdir: SandboxPath = "/workspace"
+    env: dict[str, str] = Field(default_factory=dict)
+    user: str | None = None
+    """`uid`, `uid:gid` or a name of the image. None: the provider's default, never root on this machine."""
+    resources: Resources = Resources()
+    network: Network = "none"
+    allowed_hosts: tuple[str, ...] = ()
+    """For `network: allowlist`: names, exact or `*.example.org`."""
+    mounts: tuple[Mount, ...] = ()
+    lifetime: Duration = 3600.0
+    """Seconds after which the sandbox ends by itself, whatever happens to who made it."""
+    idle_timeout: Duration | None = None
+    """Seconds without any call or running command after which it ends by itself."""
+    runtime: str | None = None
+    """Another OCI runtime of the engine (`runsc`)."""
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a provider can do and enforce on this machine. Declared, never guessed."""
+
+    networks: frozenset[Network] = frozenset({"none"})
+    images: bool = False
+    rootfs: bool = False
+    writable_system: bool = False
+    user: bool = False
+    cpu: bool = False
+    memory: Literal["sandbox", "process", "no"] = "no"
+    """What a memory limit holds for: the sandbox as a whole, or each of its processes."""
+    pids: bool = False
+    disk: bool = False
+    mounts: bool = False
+    idle_timeout: bool = False
+    runtime: bool = False
+    notes: tuple[str, ...] = ()
+    """Why something is missing and how to get it: one sentence each, shown by `fanfold doctor`."""
+
+    def missing(self, spec: SandboxSpec) -> list[str]:
+        """Reasons why `spec` cannot be had here; empty when it can."""
+        asked = {
+            f"network: {spec.network}": spec.network in self.networks,
+            "image": self.images or spec.image is None,
+            "rootfs": self.rootfs or spec.rootfs is None,
+            "system: overlay": self.writable_system or spec.system == "read-only",
+            "user": self.user or spec.user is None,
+            "resources.cpu": self.cpu or spec.resources.cpu is None,
+            "resources.memory": self.memory != "no" or spec.resources.memory is None,
+            "resources.pids": self.pids or spec.resources.pids is None,
+            "resources.disk": self.disk or spec.resources.disk is None,
+            "mounts": self.mounts or not spec.mounts,
+            "idle_timeout": self.idle_timeout or spec.idle_timeout is None,
+            "runtime": self.runtime or spec.runtime is None,
+        }
+        return [what for what, can in asked.items() if not can]
+
+
+@dataclass(frozen=True)
+class SandboxHandle:
+    """What another process needs to adopt a sandbox: plain JSON, no secrets in it."""
+
+    provider: str
+    id: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    created_at: str = ""
+    """ISO 8601, UTC."""
+    expires_at: str = ""
+    """ISO 8601, UTC: when its lifetime ends."""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """The provider's own."""
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dict; `from_json` takes it back."""
+        return {
+            "provider": self.provider,
+            "id": self.id,
+            "labels": dict(self.labels),
+            "created_at": self.created_at,
+            "expires_at": self.expires_at,
+            "data": dict(self.data),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> SandboxHandle:
+        """Raises `InvalidSpec` when `value` is no handle."""
+        try:
+            return cls(**value)
+        except TypeError as exc:
+            raise InvalidSpec(f"not a sandbox handle: {exc}") from exc
+
+
+def new_sandbox_id() -> str:
+    """`sbx-` and 16 hexadecimal digits: short enough for every platform's names."""
+    return "sbx-" + secrets.token_hex(8)
+
+
+def lifetime_stamps(spec: SandboxSpec) -> tuple[str, str]:
+    """`created_at` and `expires_at` of a sandbox that is made now."""
+    now = datetime.now(UTC)
+    return now.isoformat(), (now + timedelta(seconds=spec.lifetime)).isoformat()
+
+
+class SandboxProvider(ABC):
+    """Lifecycle of sandboxes on one platform. Async inside; `sandboxes.portal.portal.run` serves sync callers."""
+
+    name: str
+
+    @abstractmethod
+    async def capabilities(self) -> Capabilities:
+        """What can be done here, now. Raises `ProviderUnavailable` when the platform is not there."""
+
+    @abstractmethod
+    async def create(self, spec: SandboxSpec, labels: Mapping[str, str] | None = None) -> SandboxHandle:
+        """Make a sandbox and start it. When this raises, nothing is left behind.
+
+        Raises `Unsupported`, `ProviderUnavailable`, `ImageNotFound` or `SandboxError`.
+        """
+
+    @abstractmethod
+    async def attach(self, handle: SandboxHandle) -> Sandbox:
+        """Connect to a live sandbox, also one that another process made. Raises `SandboxNotFound` or `SandboxGone`."""
+
+    @abstractmethod
+    async def destroy(self, handle: SandboxHandle) -> None:
+        """End a sandbox and remove all it left on the platform. What is already gone is no error."""
+
+    @abstractmethod
+    async def find(self, labels: Mapping[str, str] | None = None) -> list[SandboxHandle]:
+        """Sandboxes of this provider that carry all these labels, running or ended but not yet destroyed."""
+
+    async def check(self, spec: SandboxSpec) -> None:
+        """Raise `Unsupported` with every reason when this provider cannot do, or cannot enforce, what `spec` asks for."""
+        capabilities = await self.capabilities()
+        missing = capabilities.missing(spec)
+        if missing:
+            hints = " ".join(capabilities.notes)
+            raise Unsupported(f"provider '{self.name}' cannot give: {', '.join(missing)}. {hints}".rstrip())
+        if spec.network != "allowlist" and spec.allowed_hosts:
+            raise InvalidSpec("allowed_hosts needs `network: allowlist`")
+
+    async def aclose(self) -> None:
+        """Let go of connections to the platform. Sandboxes go on."""
+        return

@@ -1,0 +1,136 @@
+"""Starting bubblewrap so that the sandbox outlives whoever starts it, and trying whether it can be started at all."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from sandboxes.errors import SandboxError
+from sandboxes.providers.base import SandboxSpec
+from sandboxes.providers.local import cgroups, jail, system
+from sandboxes.providers.local.processes import Process
+
+START_SECONDS = 20.0
+"""How long a new sandbox may take to answer."""
+
+
+def helper_command(spec: SandboxSpec, listen_fd: int) -> list[str]:
+    """The helper's command line in the sandbox."""
+    command = [system.python(spec.rootfs), "-I", "-S", "-B", jail.TOOLBOX]
+    command += ["serve", "--listen-fd", str(listen_fd), "--state", jail.STATE, "--workdir", spec.workdir]
+    command += ["--lifetime", str(spec.lifetime), "--idle", str(spec.idle_timeout or 0)]
+    if spec.resources.pids is not None:
+        command += ["--limit", f"NPROC={spec.resources.pids}"]
+    if spec.resources.memory is not None and not cgroups.usable():
+        command += ["--limit", f"AS={spec.resources.memory}"]
+    return command
+
+
+def launch(
+    layout: jail.Layout,
+    arguments: list[str],
+    helper: list[str],
+    listener: socket.socket,
+    bwrap: Path,
+    owner: int | None,
+    name: str,
+) -> Process:
+    """Start bubblewrap, detached from this process; the helper is held back until its limits are set."""
+    status_read, status_write = os.pipe()
+    block_read, block_write = os.pipe()
+    arguments = [*arguments, "--json-status-fd", str(status_write), "--block-fd", str(block_read)]
+    try:
+        with (layout / "log").open("wb") as log, _hidden(arguments) as hidden:
+            command = ["./bwrap", "--args", str(hidden), "--", *helper]
+            inherited = (listener.fileno(), status_write, block_read, hidden)
+            # The shell leaves at once: whoever reaps orphans reaps the sandbox, however long we live.
+            subprocess.run(
+                ["/bin/sh", "-c", '"$@" & ', "sh", *command],
+                pass_fds=inherited,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                check=True,
+                **_surroundings(bwrap, owner),
+            )
+        os.close(status_write)
+        status_write = -1
+        process = _first_process(status_read)
+        if cgroups.usable():
+            cgroups.join(name, process.pid)
+        os.write(block_write, b"!")
+        return process
+    finally:
+        for descriptor in (status_read, status_write, block_read, block_write):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+
+def _surroundings(bwrap: Path, owner: int | None) -> dict[str, Any]:
+    groups: list[int] | None = None if owner is None else []
+    return {"cwd": bwrap, "env": {}, "user": owner, "group": owner, "extra_groups": groups, "timeout": START_SECONDS}
+
+
+@contextlib.contextmanager
+def _hidden(arguments: list[str]) -> Iterator[int]:
+    """Arguments as a file: on bubblewrap's own command line the sandbox could read this machine's paths."""
+    descriptor = os.memfd_create("arguments")
+    try:
+        os.write(descriptor, b"".join(os.fsencode(one) + b"\0" for one in arguments))
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _first_process(status: int) -> Process:
+    """The sandbox's first process, whose death ends all others, from bubblewrap's status pipe."""
+    with os.fdopen(os.dup(status), "rb") as lines:
+        for line in lines:
+            pid = json.loads(line).get("child-pid")
+            process = Process.of(pid) if isinstance(pid, int) else None
+            if process is not None:
+                return process
+    raise SandboxError("bubblewrap ended before the sandbox began")
+
+
+@cache
+def probe(shared: str, bwrap: Path, owner: int | None) -> str:
+    """Try a whole sandbox once; what bubblewrap complains of, or nothing."""
+    layout = jail.Layout(Path(shared) / f"probe-{os.getpid()}")
+    layout.make(owner)
+    try:
+        jail.write_etc(layout, 1000, 1000)
+        arguments = jail.arguments(SandboxSpec(), layout, Path(shared), None)
+        done = subprocess.run(
+            ["./bwrap", *arguments, "--", "/bin/true"],
+            capture_output=True,
+            text=True,
+            check=False,
+            **_surroundings(bwrap, owner),
+        )
+        return "" if done.returncode == 0 else done.stderr.strip() or f"exit code {done.returncode}"
+    except OSError as exc:
+        return str(exc)
+    finally:
+        shutil.rmtree(layout.folder, onerror=force_remove_entry)
+
+
+def force_remove_entry(remove: object, path: str, _failure: object) -> None:
+    """For `shutil.rmtree`: a sandbox may leave folders that cannot be entered; open them and remove again."""
+    with contextlib.suppress(FileNotFoundError):
+        Path(path).parent.chmod(0o700)
+        if Path(path).is_dir() and not Path(path).is_symlink():
+            Path(path).chmod(0o700)
+            shutil.rmtree(path)
+        else:
+            Path(path).unlink()

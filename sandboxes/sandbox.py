@@ -1,0 +1,136 @@
+"""An attached sandbox: the backend protocol, and what the orchestrator needs beyond it.
+
+`SandboxProvider.attach` returns one. The protocol's methods are for the agent's tools; `start` and `command` give streaming
+commands with stdin that another process can re-attach to, `upload_stream` and `download_stream` move files of any size
+without holding them in memory, and `manifest` tells what is in the workspace without moving it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from sandboxes.portal import AsyncBackend
+from sandboxes.protocol import DEFAULT_READ_LIMIT, ReadResult
+from sandboxes.workspace.manifest import FileEntry as FileEntry
+
+Stream = Literal["stdout", "stderr"]
+
+
+@dataclass(frozen=True)
+class CommandSpec:
+    """A command to start in a sandbox."""
+
+    command: str | Sequence[str]
+    """A string is run by `sh -c`; a sequence is an argv."""
+    cwd: str | None = None
+    """Default: the sandbox's working directory."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Added to the sandbox's environment."""
+    timeout: float | None = None
+    """Seconds, after which the whole process tree is killed."""
+    stdin: bool = False
+    """Keep stdin open for `Command.send`; otherwise it is empty."""
+    merge: bool = False
+    """Send stderr where stdout goes, so that the order of the two is kept."""
+
+
+@dataclass(frozen=True)
+class OutputChunk:
+    """A piece of a command's output; `offset` is its place (bytes) in its stream."""
+
+    stream: Stream
+    offset: int
+    data: bytes
+
+
+@dataclass(frozen=True)
+class CommandResult:
+    """How a command ended. `exit_code` is 124 after a timeout, 128 + N after signal N."""
+
+    exit_code: int
+    timed_out: bool = False
+    lost: int = 0
+    """Bytes of output that were not kept, because the spool in the sandbox was full."""
+
+
+class Command(Protocol):
+    """A command that runs, or ran, in a sandbox. It lives there; this object may die and be made again by its id."""
+
+    call_id: str
+
+    def output(self, *, stdout: int = 0, stderr: int = 0) -> AsyncIterator[OutputChunk]:
+        """What it prints, as it comes, until it ends; from the given offsets (bytes), so that nothing repeats."""
+        ...
+
+    async def wait(self) -> CommandResult:
+        """Wait until it has ended. Its background children are not waited for."""
+        ...
+
+    async def send(self, data: bytes, *, eof: bool = False) -> None:
+        """Write to its stdin; returns when it has been written. `eof` closes stdin afterwards."""
+        ...
+
+    async def kill(self) -> None:
+        """Kill its whole process tree. Killing what has ended does nothing."""
+        ...
+
+
+class Sandbox(AsyncBackend):
+    """An attached sandbox. Close it (`aclose`, or `async with`) when done: that ends the connection, not the sandbox."""
+
+    def __init__(self) -> None:
+        self._home = asyncio.get_running_loop()
+
+    @property
+    def home(self) -> asyncio.AbstractEventLoop:
+        """The loop that attached it."""
+        return self._home
+
+    @property
+    @abstractmethod
+    def workdir(self) -> str:
+        """The working directory: absolute, where commands start and relative paths begin."""
+
+    @abstractmethod
+    async def aread(
+        self, file_path: str, offset: int = 0, limit: int = DEFAULT_READ_LIMIT, *, byte_offset: int | None = None
+    ) -> ReadResult:
+        """See the protocol. With `byte_offset` the window starts at that byte, whatever line it is in."""
+
+    @abstractmethod
+    async def start(self, spec: CommandSpec, *, call_id: str | None = None) -> Command:
+        """Start a command. A `call_id` that is known re-attaches to that command instead of starting another."""
+
+    @abstractmethod
+    async def command(self, call_id: str) -> Command | None:
+        """The command that was started under this id, running or ended; None when there was none."""
+
+    @abstractmethod
+    def download_stream(self, path: str) -> AsyncIterator[bytes]:
+        """The content of a file in pieces of at most 1 MiB. Raises `FileNotFoundError` or another `OSError`."""
+
+    @abstractmethod
+    async def upload_stream(self, path: str, content: AsyncIterable[bytes], *, mode: int = 0o644) -> None:
+        """Write a file from pieces, overwriting it at once when the last has arrived. Raises `OSError`."""
+
+    @abstractmethod
+    async def manifest(self, root: str, *, exclude: Sequence[str] = ()) -> list[FileEntry]:
+        """What is below `root`: files and links, sorted by path. `exclude` are names (of files or folders, at any depth).
+
+        Sockets, devices and pipes are left out, and so are empty folders. What it says comes from the sandbox and is not
+        to be trusted: paths are checked, content is hashed again by whoever fetches it.
+        """
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """End the connection. The sandbox and its commands go on."""
+
+    async def __aenter__(self) -> Sandbox:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()

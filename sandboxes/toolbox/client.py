@@ -1,0 +1,171 @@
+"""One connection to a sandbox's helper: many calls at once over one stream, and nothing that comes back is trusted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from sandboxes.errors import CallLost, ProtocolError, SandboxError, SandboxGone, SandboxTimeout
+from sandboxes.toolbox.helper import wire
+
+CALL_SECONDS = 60.0
+"""How long a call may take that is not given a deadline."""
+PATIENCE = 30.0
+"""Seconds of silence after which a helper that is being waited for is asked whether it still lives."""
+PING_SECONDS = 15.0
+
+V = TypeVar("V")
+
+
+class Refusal(Exception):
+    """The helper refused a call. `code` and `message` are for whoever made it; not a `SandboxError`: the helper is well."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a call brought: fields, to be taken with `get`, and bytes."""
+
+    fields: Mapping[str, Any]
+    payload: bytes = b""
+
+    def get(self, name: str, kind: type[V]) -> V:
+        """A field that must be there and be of this type. Raises `ProtocolError`."""
+        value = self.fields.get(name)
+        if not isinstance(value, kind) or (isinstance(value, int) and kind is int and (isinstance(value, bool) or value < 0)):
+            raise ProtocolError(f"the sandbox's helper answered with {name}={value!r:.80}, not {kind.__name__}")
+        return value
+
+    def maybe(self, name: str, kind: type[V]) -> V | None:
+        """A field that may be missing or null."""
+        return None if self.fields.get(name) is None else self.get(name, kind)
+
+
+class ToolboxClient:
+    """The calling side of the wire protocol. Made by `connect`; lives on one event loop."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[Reply]] = {}
+        self._abandoned: set[int] = set()
+        self._failure: SandboxError | None = None
+        self._listener = asyncio.get_running_loop().create_task(self._listen())
+
+    async def call(
+        self, op: str, payload: bytes = b"", *, deadline: float | None = CALL_SECONDS, **fields: object
+    ) -> Reply:
+        """Make one call. Raises `Refusal`, or `SandboxError` when the helper or the connection fails.
+
+        `deadline` is in seconds; None waits as long as the helper shows signs of life. A call that is cancelled or late is
+        given up at the helper too.
+        """
+        if self._failure is not None:
+            raise type(self._failure)(*self._failure.args)
+        number = next(self._numbers)
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = future
+        try:
+            self._send({"id": number, "op": op, **fields}, payload)
+            await self._writer.drain()
+            return await (self._patiently(future) if deadline is None else asyncio.wait_for(future, deadline))
+        except TimeoutError as exc:
+            raise SandboxTimeout(f"the sandbox did not answer '{op}' within {deadline:g} s") from exc
+        except (ConnectionError, RuntimeError) as exc:
+            raise self._failure or SandboxGone(f"the connection to the sandbox broke: {exc}") from exc
+        finally:
+            if (self._waiting.pop(number, None) is not None and not future.done()) or future.cancelled():
+                self._give_up(number)
+
+    async def _patiently(self, future: asyncio.Future[Reply]) -> Reply:
+        while True:
+            done, _ = await asyncio.wait([future], timeout=PATIENCE)
+            if done:
+                return future.result()
+            await self.call("hello", protocol=wire.PROTOCOL, deadline=PING_SECONDS)
+
+    def _send(self, header: dict[str, object], payload: bytes = b"") -> None:
+        try:
+            parts = wire.encode(header, payload)
+        except wire.WireError as exc:
+            raise Refusal("too_large", f"Error: {exc}") from exc
+        self._writer.writelines(parts)
+
+    def _give_up(self, number: int) -> None:
+        if self._failure is None:
+            self._abandoned.add(number)
+            with contextlib.suppress(ConnectionError, RuntimeError):
+                self._send({"op": "cancel", "call": number})
+
+    async def _listen(self) -> None:
+        decoder = wire.Decoder(wire.REPLY_CAP)
+        try:
+            while data := await self._reader.read(wire.PIECE):
+                for header, payload in decoder.feed(data):
+                    self._receive(header, payload)
+            self._fail(SandboxGone("the sandbox's helper closed the connection: the sandbox has ended or was killed"))
+        except wire.WireError as exc:
+            self._fail(ProtocolError(f"the sandbox's helper {exc}"))
+        except ProtocolError as exc:
+            self._fail(exc)
+        except OSError as exc:
+            self._fail(SandboxGone(f"the connection to the sandbox broke: {exc}"))
+
+    def _receive(self, header: dict[str, Any], payload: bytes) -> None:
+        number = header.get("id")
+        future = self._waiting.get(number) if isinstance(number, int) else None
+        if future is None or future.done():
+            if number in self._abandoned:
+                self._abandoned.discard(number)
+                return
+            raise ProtocolError(f"the sandbox's helper answered a call that was not made: {number!r:.80}")
+        if "error" in header:
+            code, message = str(header["error"]), str(header.get("message", header["error"]))
+            future.set_exception(CallLost(message) if code == "call_lost" else Refusal(code, message))
+        elif isinstance(header.get("ok"), dict):
+            future.set_result(Reply(header["ok"], payload))
+        else:
+            raise ProtocolError("the sandbox's helper sent a reply with neither 'ok' nor 'error'")
+
+    def _fail(self, failure: SandboxError) -> None:
+        self._failure = failure
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(failure)
+                future.exception()  # mark as seen: whoever waits still gets it
+        self._writer.close()
+
+    async def aclose(self) -> None:
+        """End the connection; calls under way fail."""
+        self._listener.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._listener
+        if self._failure is None:
+            self._fail(SandboxGone("the connection to the sandbox was closed"))
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+
+async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, deadline: float) -> ToolboxClient:
+    """Greet the helper at the other end within `deadline` seconds. On failure the stream is closed."""
+    client = ToolboxClient(reader, writer)
+    try:
+        reply = await client.call("hello", protocol=wire.PROTOCOL, deadline=deadline)
+        if reply.get("protocol", int) != wire.PROTOCOL:
+            raise ProtocolError(f"the sandbox's helper speaks protocol {reply.fields['protocol']}, not {wire.PROTOCOL}")
+    except Refusal as exc:
+        await client.aclose()
+        raise ProtocolError(f"the sandbox's helper refused the greeting: {exc.message:.200}") from exc
+    except BaseException:
+        await client.aclose()
+        raise
+    return client

@@ -1,0 +1,104 @@
+"""The helper's command line: `serve` in the sandbox's first process, `connect` in an exec that bridges to it."""
+
+import argparse
+import os
+import resource
+import select
+import socket
+import sys
+import time
+
+
+def main():
+    """Parse the command line and go."""
+    parser = argparse.ArgumentParser(prog="toolbox")
+    commands = parser.add_subparsers(dest="command", required=True)
+    serve = commands.add_parser("serve")
+    where = serve.add_mutually_exclusive_group(required=True)
+    where.add_argument("--socket", help="path of the Unix socket to make and listen on")
+    where.add_argument("--listen-fd", type=int, help="inherited descriptor that listens already")
+    serve.add_argument("--state", required=True, help="folder for the journal and the output of commands")
+    serve.add_argument("--workdir", required=True)
+    serve.add_argument("--lifetime", type=float, default=0, help="seconds; 0 is for ever")
+    serve.add_argument("--idle", type=float, default=0, help="seconds without a request or a running command; 0 is for ever")
+    serve.add_argument("--limit", action="append", default=[], metavar="NAME=N", help="resource limit, hard: NPROC, AS")
+    connect = commands.add_parser("connect")
+    connect.add_argument("--socket", required=True)
+    connect.add_argument("--wait", type=float, default=10, help="seconds to wait for the socket")
+    arguments = parser.parse_args()
+    return _serve(arguments) if arguments.command == "serve" else _connect(arguments)
+
+
+def _serve(arguments):
+    from .server import Server
+
+    os.umask(0o022)
+    for limit in arguments.limit:
+        name, _, value = limit.partition("=")
+        resource.setrlimit(getattr(resource, "RLIMIT_" + name), (int(value), int(value)))
+    sys.setswitchinterval(0.001)
+    if arguments.socket is None:
+        listener = socket.socket(fileno=arguments.listen_fd)
+        os.set_inheritable(listener.fileno(), False)
+    else:
+        listener = _listen(arguments.socket)
+    os.makedirs(arguments.workdir, exist_ok=True)
+    os.chdir(arguments.workdir)
+    Server(listener, arguments.state, arguments.workdir, arguments.lifetime, arguments.idle).run()
+    os._exit(0)
+
+
+def _listen(path):
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+    listener = socket.socket(socket.AF_UNIX)
+    # Bound under another name first: whoever sees the socket can connect to it.
+    listener.bind(path + ".new")
+    listener.listen(64)
+    os.rename(path + ".new", path)
+    return listener
+
+
+def _connect(arguments):
+    deadline = time.monotonic() + arguments.wait
+    while True:
+        sock = socket.socket(socket.AF_UNIX)
+        try:
+            sock.connect(arguments.socket)
+            break
+        except OSError as exc:
+            sock.close()
+            if time.monotonic() > deadline:
+                sys.stderr.write("toolbox: cannot connect to {}: {}\n".format(arguments.socket, exc))
+                return 1
+            time.sleep(0.01)
+    return _bridge(sock)
+
+
+def _bridge(sock):
+    size = 1024 * 1024
+    while True:
+        readable, _, _ = select.select([0, sock], [], [])
+        if sock in readable:
+            data = sock.recv(size)
+            if not data:
+                return 0
+            _write_all(data)
+        if 0 in readable:
+            data = os.read(0, size)
+            if not data:
+                return 0
+            sock.sendall(data)
+
+
+def _write_all(data):
+    view = memoryview(data)
+    while view:
+        view = view[os.write(1, view) :]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

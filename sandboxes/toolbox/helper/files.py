@@ -1,0 +1,247 @@
+"""File operations on the sandbox's own file system. Each takes checked, absolute paths and returns a plain dict."""
+
+import errno
+import os
+import stat
+import time
+
+from . import text
+
+_CODES = {
+    errno.ENOENT: ("file_not_found", "not found"),
+    errno.ENOTDIR: ("invalid_path", "has a file where a directory should be"),
+    errno.EISDIR: ("is_directory", "is a directory"),
+    errno.EACCES: ("permission_denied", "cannot be used: permission denied"),
+    errno.EPERM: ("permission_denied", "cannot be used: operation not permitted"),
+    errno.EROFS: ("permission_denied", "is on a read-only file system"),
+    errno.ENAMETOOLONG: ("invalid_path", "has a name that is too long"),
+    errno.ELOOP: ("invalid_path", "goes through too many symbolic links"),
+    errno.ENOSPC: ("no_space", "cannot be written: no space left on the device"),
+    errno.EDQUOT: ("no_space", "cannot be written: disk quota exceeded"),
+    errno.EEXIST: ("already_exists", "exists already"),
+}
+
+
+def refusal(exc, path):
+    """An `OSError` about `path` as a refusal."""
+    if exc.errno == errno.ENOENT:
+        return text.not_found(path)
+    code, what = _CODES.get(exc.errno, ("io_error", "cannot be used: {}".format(exc.strerror)))
+    return text.Refused(code, "Error: '{}' {}".format(path, what))
+
+
+def iso(seconds):
+    """A file time as ISO 8601, UTC."""
+    whole = int(seconds)
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)) + ".{:06d}+00:00".format(int((seconds - whole) * 1e6))
+
+
+def describe(path, status):
+    """A `FileInfo` from a path and its status."""
+    folder = stat.S_ISDIR(status.st_mode)
+    info = {"path": path + "/" if folder and path != "/" else path, "is_dir": folder, "modified_at": iso(status.st_mtime)}
+    if not folder:
+        info["size"] = status.st_size
+    return info
+
+
+def ls(path):
+    """Entries of a directory, sorted by path."""
+    entries = []
+    try:
+        with os.scandir(path) as found:
+            for entry in found:
+                try:
+                    status = entry.stat()
+                except OSError:
+                    status = entry.stat(follow_symlinks=False)
+                entries.append(describe(entry.path, status))
+    except NotADirectoryError:
+        raise text.Refused("invalid_path", "Error: '{}' is not a directory".format(path)) from None
+    except FileNotFoundError:
+        raise text.Refused("file_not_found", "Error: Directory '{}' not found".format(path)) from None
+    except OSError as exc:
+        raise refusal(exc, path) from exc
+    entries.sort(key=lambda entry: entry["path"])
+    return {"entries": entries}
+
+
+def open_regular(path):
+    """Open a regular file for reading: (file, size). Pipes, devices and directories are refused without blocking."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as exc:
+        raise refusal(exc, path) from exc
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        if stat.S_ISDIR(status.st_mode):
+            raise text.Refused("is_directory", "Error: '{}' is a directory".format(path))
+        raise text.Refused("invalid_path", "Error: '{}' is not a regular file".format(path))
+    return os.fdopen(descriptor, "rb", buffering=0), status
+
+
+def read(path, offset, limit, byte_offset):
+    """A window of a file; see `text.read_window`."""
+    file, status = open_regular(path)
+    with file:
+        try:
+            result = text.read_window(file, status.st_size, offset, limit, byte_offset, path=path)
+        except OSError as exc:
+            raise refusal(exc, path) from exc
+    result["modified_at"] = iso(status.st_mtime)
+    return result
+
+
+def get(path, offset, length):
+    """A range of a file's bytes: ({"size": of the whole}, bytes)."""
+    file, status = open_regular(path)
+    with file:
+        try:
+            return {"size": status.st_size}, os.pread(file.fileno(), length, offset)
+        except OSError as exc:
+            raise refusal(exc, path) from exc
+
+
+def temporary(path):
+    """A new file beside `path`, whose parent directories are made: (descriptor, name)."""
+    name = os.path.join(os.path.dirname(path), ".fanfold-{}.tmp".format(os.urandom(6).hex()))
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        return os.open(name, flags, 0o600), name
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        return os.open(name, flags, 0o600), name
+
+
+def publish(name, path, exclusive):
+    """Make the finished file `name` visible as `path` at once; `exclusive` refuses when `path` exists."""
+    if not exclusive:
+        if os.path.isdir(path):
+            raise text.Refused("is_directory", "Error: '{}' is a directory".format(path))
+        os.replace(name, path)
+        return
+    try:
+        os.link(name, path)
+    except FileExistsError:
+        raise exists(path) from None
+    os.unlink(name)
+
+
+def exists(path):
+    """The refusal of a create-only write."""
+    return text.Refused(
+        "already_exists",
+        "Error: '{}' exists already: read it and edit it, or write to another path".format(path),
+    )
+
+
+def put(path, content, exclusive, mode=None):
+    """Write a whole small file atomically, through symbolic links. A new file has `mode`, or 0644; an old one keeps its own."""
+    try:
+        if exclusive and os.path.lexists(path):
+            raise exists(path)
+        target = path if exclusive else os.path.realpath(path)
+        descriptor, name = temporary(target)
+        try:
+            with os.fdopen(descriptor, "wb", buffering=0) as file:
+                _write_all(file.fileno(), content)
+                os.fchmod(file.fileno(), mode if mode is not None else mode_of(target))
+            publish(name, target, exclusive)
+        except BaseException:
+            discard(name)
+            raise
+    except OSError as exc:
+        raise refusal(exc, path) from exc
+    return {"path": path}
+
+
+def _write_all(descriptor, content):
+    view = memoryview(content)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def mode_of(path):
+    """Permissions of an existing file, or those of a new one."""
+    try:
+        return stat.S_IMODE(os.stat(path).st_mode)
+    except OSError:
+        return 0o644
+
+
+def discard(name):
+    """Remove a temporary file, if it is still there."""
+    try:
+        os.unlink(name)
+    except OSError:
+        pass
+
+
+def edit(path, old, new, replace_all):
+    """Replace a string in a UTF-8 text file; see `text.replace`."""
+    file, status = open_regular(path)
+    with file:
+        if status.st_size > text.SCAN_CAP:
+            raise text.Refused("invalid_argument", "Error: '{}' is too large to edit".format(path))
+        data = file.read(text.SCAN_CAP)
+    try:
+        content = data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise text.Refused("invalid_argument", "Error: '{}' is not UTF-8 text: it cannot be edited".format(path)) from None
+    changed, count = text.replace(content, old, new, replace_all, path)
+    put(path, changed.encode("utf-8", "surrogateescape"), exclusive=False)
+    return {"path": path, "occurrences": count}
+
+
+def delete(path):
+    """Delete a file, a link (not what it points to) or a directory with all that is in it."""
+    if path == "/":
+        raise text.Refused("permission_denied", "Error: '/' cannot be deleted")
+    try:
+        if os.path.isdir(path) and not os.path.islink(path):
+            import shutil
+
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+    except OSError as exc:
+        raise refusal(exc, path) from exc
+    return {"path": path}
+
+
+class Uploads:
+    """Files that arrive in pieces: a temporary file each, published when the last piece is there."""
+
+    def __init__(self):
+        self._open = {}
+
+    def piece(self, token, path, offset, content, mode):
+        """Write one piece; pieces may come in any order."""
+        try:
+            if token not in self._open:
+                self._open[token] = temporary(os.path.realpath(path)) + (path, mode)
+            os.pwrite(self._open[token][0], content, offset)
+        except OSError as exc:
+            raise refusal(exc, path) from exc
+        return {}
+
+    def finish(self, token, exclusive):
+        """Publish a file whose pieces are all there."""
+        descriptor, name, path, mode = self._open.pop(token)
+        try:
+            os.fchmod(descriptor, mode if mode is not None else mode_of(path))
+            os.close(descriptor)
+            publish(name, path if exclusive else os.path.realpath(path), exclusive)
+        except OSError as exc:
+            raise refusal(exc, path) from exc
+        finally:
+            discard(name)
+        return {"path": path}
+
+    def abandon(self):
+        """Drop what was not finished: the client is gone."""
+        for descriptor, name, _, _ in self._open.values():
+            os.close(descriptor)
+            discard(name)
+        self._open.clear()

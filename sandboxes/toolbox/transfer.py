@@ -1,0 +1,182 @@
+"""Files through the toolbox, of any size: small ones many in a call, long ones in pieces with a few under way at once."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import secrets
+from collections.abc import AsyncIterable, AsyncIterator, Iterator, Sequence
+from typing import TypeVar
+
+from sandboxes.errors import ProtocolError
+from sandboxes.protocol import FileDownloadResponse, FileUploadResponse
+from sandboxes.toolbox import replies
+from sandboxes.toolbox.calls import next_call_id
+from sandboxes.toolbox.client import Refusal, Reply, ToolboxClient
+from sandboxes.toolbox.helper import wire
+
+WINDOW = 4
+"""Pieces of one file that are under way at once."""
+BATCH = 500
+"""Files in one call."""
+DOWNLOAD_CAP = 256 * 1024 * 1024
+"""Bytes of a file that `download_batch` holds in memory at most."""
+
+T = TypeVar("T")
+
+
+async def gather_all(tasks: Sequence[asyncio.Task[T]]) -> list[T]:
+    """The results of tasks, in order. When one fails, or we are cancelled, none is left running."""
+    try:
+        return list(await asyncio.gather(*tasks))
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+
+
+async def store(client: ToolboxClient, path: str, content: bytes, *, exclusive: bool, key: str | None) -> None:
+    """Write a file whose content is in memory; `exclusive` refuses to overwrite. Raises `Refusal`."""
+    if len(content) <= wire.PIECE:
+        await client.call("put", content, path=path, exclusive=exclusive, key=key)
+        return
+
+    async def whole() -> AsyncIterator[bytes]:
+        yield content
+
+    await upload(client, path, whole(), mode=None, exclusive=exclusive, key=key)
+
+
+async def upload(
+    client: ToolboxClient, path: str, content: AsyncIterable[bytes], *, mode: int | None, exclusive: bool, key: str | None
+) -> None:
+    """Write a file from pieces; it appears, whole, when the last has arrived. Raises `Refusal`."""
+    token = secrets.token_hex(12)
+
+    async def send(offset: int, data: bytes) -> Reply:
+        return await client.call("piece", data, token=token, path=path, offset=offset, mode=mode)
+
+    await send(0, b"")
+    under_way: list[asyncio.Task[Reply]] = []
+    offset = 0
+    try:
+        async for chunk in content:
+            for at in range(0, len(chunk), wire.PIECE):
+                data = chunk[at : at + wire.PIECE]
+                under_way.append(asyncio.create_task(send(offset, data)))
+                offset += len(data)
+                if len(under_way) >= WINDOW:
+                    await under_way.pop(0)
+    except BaseException:
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
+        raise
+    await gather_all(under_way)
+    await client.call("publish", path=path, token=token, exclusive=exclusive, key=key)
+
+
+async def download(client: ToolboxClient, path: str) -> AsyncIterator[bytes]:
+    """The content of a file in pieces. Raises `Refusal`."""
+
+    async def get(offset: int) -> Reply:
+        return await client.call("get", path=path, offset=offset, length=wire.PIECE)
+
+    first = await get(0)
+    yield first.payload
+    size = first.get("size", int)
+    offsets = iter(range(wire.PIECE, size, wire.PIECE))
+    ahead = [asyncio.create_task(get(at)) for at in itertools.islice(offsets, WINDOW)]
+    try:
+        while ahead:
+            piece = await ahead.pop(0)
+            if (following := next(offsets, None)) is not None:
+                ahead.append(asyncio.create_task(get(following)))
+            if not piece.payload:
+                return
+            yield piece.payload
+    finally:
+        for task in ahead:
+            task.cancel()
+        await asyncio.gather(*ahead, return_exceptions=True)
+
+
+async def upload_batch(client: ToolboxClient, files: Sequence[tuple[str, bytes]]) -> list[FileUploadResponse]:
+    """Write files, overwriting, in order; each has an outcome of its own."""
+    outcomes: list[FileUploadResponse] = []
+    for batch in _batches(files):
+        if len(batch[0][1]) > wire.PIECE:
+            outcomes.append(await _upload_long(client, *batch[0]))
+            continue
+        described = [{"path": path, "size": len(content), "key": next_call_id()} for path, content in batch]
+        reply = await client.call("puts", b"".join(content for _, content in batch), files=described)
+        for (path, _), outcome in zip(batch, _outcomes(reply, len(batch)), strict=True):
+            refused = None if outcome is None else replies.file_error(_refusal(outcome))
+            outcomes.append(FileUploadResponse(path, error=refused))
+    return outcomes
+
+
+def _batches(files: Sequence[tuple[str, bytes]]) -> Iterator[list[tuple[str, bytes]]]:
+    """Consecutive files that fit into one call; a long one is alone."""
+    batch: list[tuple[str, bytes]] = []
+    room = wire.PIECE
+    for path, content in files:
+        if batch and (len(content) > room or len(batch) == BATCH):
+            yield batch
+            batch, room = [], wire.PIECE
+        batch.append((path, content))
+        room -= len(content)
+    if batch:
+        yield batch
+
+
+async def _upload_long(client: ToolboxClient, path: str, content: bytes) -> FileUploadResponse:
+    try:
+        await store(client, path, content, exclusive=False, key=next_call_id())
+    except Refusal as exc:
+        return FileUploadResponse(path, error=replies.file_error(exc))
+    return FileUploadResponse(path)
+
+
+async def download_batch(client: ToolboxClient, paths: Sequence[str]) -> list[FileDownloadResponse]:
+    """Read files whole, in order; each has an outcome of its own."""
+    outcomes: list[FileDownloadResponse] = []
+    while len(outcomes) < len(paths):
+        batch = paths[len(outcomes) : len(outcomes) + BATCH]
+        reply = await client.call("gets", paths=list(batch))
+        came, at = _outcomes(reply), 0
+        for path, outcome in zip(batch, came, strict=False):
+            if isinstance(outcome, list) and len(outcome) == 1 and isinstance(outcome[0], int):
+                content, at = reply.payload[at : at + outcome[0]], at + outcome[0]
+                outcomes.append(FileDownloadResponse(path, content=content))
+            else:
+                outcomes.append(FileDownloadResponse(path, error=replies.file_error(_refusal(outcome))))
+        if len(came) < len(batch):
+            outcomes.append(await _download_long(client, batch[len(came)]))
+    return outcomes
+
+
+async def _download_long(client: ToolboxClient, path: str) -> FileDownloadResponse:
+    content = bytearray()
+    try:
+        async for piece in download(client, path):
+            content += piece
+            if len(content) > DOWNLOAD_CAP:
+                return FileDownloadResponse(path, error=f"Error: '{path}' has more than {DOWNLOAD_CAP} bytes")
+    except Refusal as exc:
+        return FileDownloadResponse(path, error=replies.file_error(exc))
+    return FileDownloadResponse(path, content=bytes(content))
+
+
+def _outcomes(reply: Reply, count: int | None = None) -> list[object]:
+    outcomes = reply.get("outcomes", list)
+    if count is not None and len(outcomes) != count:
+        raise ProtocolError(f"the sandbox's helper answered {len(outcomes)} outcomes for {count} files")
+    return outcomes
+
+
+def _refusal(outcome: object) -> Refusal:
+    if not isinstance(outcome, list) or len(outcome) != 2:
+        raise ProtocolError(f"the sandbox's helper sent {outcome!r:.80} as the outcome of a file")
+    return Refusal(str(outcome[0]), str(outcome[1]))

@@ -1,0 +1,11 @@
+"""What is in a workspace, as values: pure over manifests and byte streams, so that it can be tested without a sandbox.
+
+- `names`: which paths may be in a workspace, and which of them Git refuses.
+- `manifest.FileEntry`: one path of a workspace, as a sandbox reports it.
+- `archive.pack_folder` writes a local folder as a deterministic tar; `foreign.normalize` makes such a tar of an archive that
+  a stranger made; both go through `tarwriter.TarWriter`.
+- `tree.BaseTree.from_tar` is the state that a run starts from; `tree.Tree` is any state.
+- `patch.make_patch(base, manifest, fetch)` is the way from the base to what a sandbox holds now, as `git apply` takes it.
+
+Paths are relative, with `/`, and bytes that are not UTF-8 in them are surrogate escapes (`os.fsdecode`).
+"""

@@ -1,0 +1,218 @@
+"""What is particular to the local provider; the rest is the conformance kit's."""
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from sandboxes.errors import InvalidSpec, SandboxGone
+from sandboxes.providers.base import Mount, SandboxHandle, SandboxSpec
+from sandboxes.providers.local import LocalProvider
+from sandboxes.providers.local.processes import Process
+
+NOBODY = 65534
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+
+
+@pytest.fixture
+async def provider(tmp_path):
+    made = LocalProvider(tmp_path)
+    yield made
+    for handle in await made.find():
+        await made.destroy(handle)
+
+
+async def output(provider, spec, command):
+    handle = await provider.create(spec)
+    async with await provider.attach(handle) as sandbox:
+        return (await sandbox.aexecute(command)).output
+
+
+async def test_nothing_in_the_sandbox_names_this_machines_folders(provider, tmp_path):
+    seen = await output(provider, SandboxSpec(), "cat /proc/*/cmdline /proc/*/environ /etc/passwd /etc/hosts | tr '\\0' '\\n'")
+    for word in (str(tmp_path), str(Path.home()), str(Path(sys.prefix)), os.uname().nodename):
+        assert word not in seen
+
+
+async def test_a_writable_system_takes_new_programs_and_keeps_them_to_itself(provider):
+    install = (
+        "mkdir /usr/local/lib/thing && printf '#!/bin/sh\\necho installed' > /usr/local/bin/thing && "
+        "chmod +x /usr/local/bin/thing && thing && rm /usr/bin/env && ls /usr/bin/env"
+    )
+    seen = await output(provider, SandboxSpec(system="overlay"), install)
+    assert "installed" in seen
+    assert "No such file" in seen
+    assert not Path("/usr/local/bin/thing").exists()
+    assert Path("/usr/bin/env").exists()
+
+
+async def test_a_folder_can_be_the_root_file_system(provider, tmp_path):
+    tmp_path.chmod(0o755)
+    rootfs = Path("/var/tmp") / f"fanfold-rootfs-{os.getpid()}"
+    try:
+        for name in ("bin", "sbin", "lib", "lib64"):
+            (rootfs / name).parent.mkdir(parents=True, exist_ok=True)
+            if Path("/", name).is_symlink():
+                (rootfs / name).symlink_to(Path("/", name).readlink())
+                (rootfs / Path("/", name).readlink()).mkdir(parents=True)
+        needed = {"/bin/sh", "/bin/cat", "/bin/ls", "/usr/bin/python3"}
+        copy_programs(rootfs, needed)
+        (rootfs / "only-here").write_text("yes")
+        rootfs.chmod(0o755)
+        seen = await output(provider, SandboxSpec(rootfs=str(rootfs)), "cat /only-here; ls /usr/bin; echo x > /only-here")
+    finally:
+        shutil.rmtree(rootfs, ignore_errors=True)
+    assert seen.startswith("yes")
+    assert "gcc" not in seen
+    assert "Read-only file system" in seen
+
+
+def copy_programs(rootfs, programs):
+    """Programs, the libraries they load, and Python's own, into a folder."""
+    places = set()
+    for program in programs:
+        places |= {program, os.path.realpath(program)}
+        linked = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+        places |= {word for word in linked.split() if word.startswith("/")}
+    for place in places:
+        target = rootfs / os.path.realpath(place).lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(place, target)
+        link = rootfs / place.lstrip("/")
+        if not link.exists():
+            link.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(place, link)
+    version = subprocess.run(
+        ["/usr/bin/python3", "-I", "-S", "-c", "import os; print(os.path.dirname(os.__file__))"],
+        capture_output=True, text=True, check=True,
+    ).stdout.strip()  # fmt: skip
+    ignored = shutil.ignore_patterns("__pycache__", "test", "dist-packages", "site-packages", "idlelib", "tkinter")
+    shutil.copytree(version, rootfs / version.lstrip("/"), ignore=ignored, ignore_dangling_symlinks=True)
+
+
+async def test_it_outlives_the_process_that_made_it(provider, tmp_path):
+    script = textwrap.dedent(
+        """
+        import asyncio, json, sys
+        from pathlib import Path
+        from sandboxes.providers.base import SandboxSpec
+        from sandboxes.providers.local import LocalProvider
+
+        async def main():
+            provider = LocalProvider(Path(sys.argv[1]))
+            handle = await provider.create(SandboxSpec(), {"who": "child"})
+            async with await provider.attach(handle) as sandbox:
+                await sandbox.awrite("note", "from the child")
+            print(json.dumps(handle.to_json()))
+
+        asyncio.run(main())
+        """
+    )
+    done = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    handle = SandboxHandle.from_json(json.loads(done.stdout))
+    assert await provider.find({"who": "child"}) == [handle]
+    async with await provider.attach(handle) as sandbox:
+        assert (await sandbox.aread("note")).file_data["content"] == "from the child"
+
+
+async def test_a_killed_sandbox_is_gone_and_leaves_nothing_after_destroy(provider, tmp_path):
+    handle = await provider.create(SandboxSpec())
+    process = provider._process(handle.id)
+    assert process.kill()
+    with pytest.raises(SandboxGone):
+        await provider.attach(handle)
+    await provider.destroy(handle)
+    assert await provider.find() == []
+    assert not provider._sandboxes.exists()
+
+
+async def test_folders_that_cannot_be_entered_are_removed_too(provider):
+    await output(provider, SandboxSpec(), "mkdir -p a/b/c; touch a/b/c/d; chmod 000 a/b/c a/b a")
+    for handle in await provider.find():
+        await provider.destroy(handle)
+    assert not provider._sandboxes.exists()
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        SandboxSpec(rootfs="/nonexistent"),
+        SandboxSpec(user="nobody"),
+        SandboxSpec(mounts=(Mount(target="/data", source="/nonexistent"),)),
+    ],
+)
+async def test_what_cannot_be_is_refused_and_leaves_nothing(provider, spec):
+    with pytest.raises(InvalidSpec):
+        await provider.create(spec)
+    assert await provider.find() == []
+
+
+async def test_another_users_files_below_a_shared_folder_are_read_only(provider):
+    source = Path("/var/tmp") / f"fanfold-mount-{os.getpid()}"
+    source.mkdir()
+    try:
+        (source / "data").write_text("shown")
+        spec = SandboxSpec(mounts=(Mount(target="/data", source=str(source)), Mount(target="/usr/share", mode="hidden")))
+        seen = await output(provider, spec, "cat /data/data; echo x > /data/data; ls /usr/share")
+    finally:
+        shutil.rmtree(source)
+    assert seen.startswith("shown")
+    assert "Read-only file system" in seen
+    assert "Permission denied" in seen
+
+
+def test_a_reused_pid_is_not_mistaken_for_the_old_process():
+    mine = Process.of(os.getpid())
+    assert mine.alive()
+    assert not Process(mine.pid, mine.started - 1).alive()
+    assert Process(mine.pid, mine.started - 1).kill()
+
+
+@as_root
+def test_it_needs_no_root(tmp_path):
+    """An unprivileged user creates a sandbox, works in it and destroys it; afterwards its folder is empty."""
+    home = Path("/var/tmp") / f"fanfold-nobody-{os.getpid()}"
+    home.mkdir()
+    os.chown(home, NOBODY, NOBODY)
+    script = textwrap.dedent(
+        """
+        import asyncio, sys
+        from pathlib import Path
+        from sandboxes.providers.base import SandboxSpec
+        from sandboxes.providers.local import LocalProvider
+
+        async def main():
+            provider = LocalProvider(Path(sys.argv[1]))
+            for spec in (SandboxSpec(), SandboxSpec(system="overlay")):
+                handle = await provider.create(spec)
+                async with await provider.attach(handle) as sandbox:
+                    print((await sandbox.aexecute("echo hello; mkdir d; chmod 0 d; touch /usr/local/x")).output)
+                await provider.destroy(handle)
+
+        asyncio.run(main())
+        """
+    )
+    reachable = all(folder.stat().st_mode & 1 for folder in [Path(sys.prefix), *Path(sys.prefix).parents])
+    site = [path for path in sys.path if path.endswith("site-packages")]
+    try:
+        if not reachable or not Path("/usr/bin/python3").exists():
+            pytest.fail(f"nobody cannot reach {sys.prefix}: run the tests from a folder that other users can pass")
+        environment = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[3]), *site]), "PATH": os.environ["PATH"]}
+        done = subprocess.run(
+            ["/usr/bin/python3", "-c", script, str(home)],
+            capture_output=True, text=True, env=environment, user=NOBODY, group=NOBODY, extra_groups=[], check=False,
+        )  # fmt: skip
+        assert done.stdout.count("hello") == 2, done.stderr
+        assert done.stdout.count("Read-only") == 1, done.stdout
+        assert list((home / "sandboxes").glob("sbx-*")) == []
+    finally:
+        shutil.rmtree(home, ignore_errors=True)

@@ -1,0 +1,34 @@
+"""The helper runs on Python 3.8, on the standard library alone, from one file."""
+
+import ast
+import subprocess
+import sys
+
+import pytest
+
+from sandboxes.toolbox.bundle import HELPER, bundle, bundle_id
+
+SOURCES = sorted(HELPER.glob("*.py"))
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
+def test_it_is_python_3_8_and_imports_the_standard_library_alone(source):
+    tree = ast.parse(source.read_text(), feature_version=(3, 8))
+    imported = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            imported.add((node.module or "").split(".")[0])
+    assert imported <= set(sys.stdlib_module_names)
+
+
+def test_the_bundle_is_the_same_every_time_and_runs(tmp_path):
+    file = tmp_path / "toolbox.pyz"
+    file.write_bytes(bundle())
+    done = subprocess.run([sys.executable, "-I", "-S", str(file), "--help"], capture_output=True, text=True, check=True)
+    assert "serve" in done.stdout
+    packed, first = bundle(), bundle_id()
+    bundle.cache_clear()
+    bundle_id.cache_clear()
+    assert (bundle(), bundle_id()) == (packed, first)

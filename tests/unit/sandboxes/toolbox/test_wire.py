@@ -1,0 +1,47 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sandboxes.toolbox.helper import wire
+
+HEADERS = st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.text(), max_size=5)
+
+
+@given(st.lists(st.tuples(HEADERS, st.binary(max_size=100))), st.integers(1, 50))
+def test_frames_survive_any_cut_of_the_stream(frames, step):
+    stream = b"".join(b"".join(wire.encode(header, payload)) for header, payload in frames)
+    decoder, got = wire.Decoder(), []
+    for at in range(0, len(stream), step):
+        got += decoder.feed(stream[at : at + step])
+    assert got == frames
+
+
+def test_names_with_any_bytes_travel():
+    name = b"caf\xe9".decode("utf-8", "surrogateescape")
+    (header, _payload), = wire.Decoder().feed(b"".join(wire.encode({"path": name})))
+    assert header["path"] == name
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xff" * 8,
+        b"HTTP/1.1 200 OK\r\n\r\n",
+        b"\0\0\0\2\0\0\0\0[]",
+        b"\0\0\0\2\0\0\0\0\xff\xff",
+        (60_000).to_bytes(4, "big") + b"\0\0\0\0" + b'{"a":' + b"[" * 59_995,
+    ],
+)
+def test_what_is_not_the_protocol_is_refused(data):
+    with pytest.raises(wire.WireError):
+        wire.Decoder().feed(data)
+
+
+def test_an_announced_frame_over_the_cap_is_refused_before_it_comes():
+    with pytest.raises(wire.WireError):
+        wire.Decoder(cap=100).feed((101).to_bytes(4, "big") + b"\0\0\0\0")
+
+
+def test_a_message_over_the_cap_is_not_sent():
+    with pytest.raises(wire.WireError):
+        wire.encode({"a": "x" * 100}, cap=50)

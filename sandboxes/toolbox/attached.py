@@ -7,12 +7,16 @@ import secrets
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
 
 from sandboxes import protocol as p
+from sandboxes.errors import ProtocolError
 from sandboxes.sandbox import Command, CommandSpec, FileEntry, Sandbox
 from sandboxes.toolbox import replies, transfer
 from sandboxes.toolbox.calls import next_call_id
 from sandboxes.toolbox.client import Refusal, ToolboxClient
 from sandboxes.toolbox.command import ToolboxCommand
+from sandboxes.toolbox.helper import text
 
+MANIFEST_CAP = 256 * 1024 * 1024
+"""Bytes of a manifest at most: about two million files."""
 EXECUTE_SECONDS = 1800.0
 """How long `execute` lets a command run that was given no timeout."""
 EXECUTE_GRACE = 60.0
@@ -77,8 +81,9 @@ class ToolboxSandbox(Sandbox):
         self, pattern: str, path: str | None = None, glob: str | None = None, *, max_count: int | None = None
     ) -> p.GrepResult:
         """See the protocol."""
+        below = "." if path is None else path
         try:
-            reply = await self._client.call("grep", pattern=pattern, path=path or ".", glob=glob, max_count=max_count)
+            reply = await self._client.call("grep", pattern=pattern, path=below, glob=glob, max_count=max_count)
         except Refusal as exc:
             return p.GrepResult(error=exc.message)
         return replies.grep_result(reply)
@@ -86,7 +91,7 @@ class ToolboxSandbox(Sandbox):
     async def aglob(self, pattern: str, path: str | None = None) -> p.GlobResult:
         """See the protocol."""
         try:
-            reply = await self._client.call("glob", pattern=pattern, path=path or ".")
+            reply = await self._client.call("glob", pattern=pattern, path="." if path is None else path)
         except Refusal as exc:
             return p.GlobResult(error=exc.message)
         return replies.glob_result(reply)
@@ -101,7 +106,7 @@ class ToolboxSandbox(Sandbox):
             await transfer.store(self._client, file_path, data, exclusive=True, key=next_call_id())
         except Refusal as exc:
             return p.WriteResult(error=exc.message)
-        return p.WriteResult(path=file_path)
+        return p.WriteResult(path=text.absolute(file_path, self._workdir))
 
     async def aedit(self, file_path: str, old_string: str, new_string: str, replace_all: bool = False) -> p.EditResult:
         """See the protocol."""
@@ -112,7 +117,7 @@ class ToolboxSandbox(Sandbox):
             )
         except Refusal as exc:
             return p.EditResult(error=exc.message)
-        return p.EditResult(path=file_path, occurrences=reply.get("occurrences", int))
+        return p.EditResult(path=text.absolute(file_path, self._workdir), occurrences=reply.get("occurrences", int))
 
     async def adelete(self, file_path: str) -> p.DeleteResult:
         """See the protocol."""
@@ -120,7 +125,7 @@ class ToolboxSandbox(Sandbox):
             await self._client.call("delete", path=file_path, key=next_call_id())
         except Refusal as exc:
             return p.DeleteResult(error=exc.message)
-        return p.DeleteResult(path=file_path)
+        return p.DeleteResult(path=text.absolute(file_path, self._workdir))
 
     async def aupload_files(self, files: Sequence[tuple[str, bytes]]) -> list[p.FileUploadResponse]:
         """See the protocol. Small files travel together; of a path that comes twice the later content stays."""
@@ -193,8 +198,12 @@ class ToolboxSandbox(Sandbox):
             spilled = reply.maybe("file", str)
             if spilled is None:
                 return replies.parse_manifest(reply.payload)
-            records = b"".join([piece async for piece in transfer.download(self._client, spilled)])
+            records = bytearray()
+            async for piece in transfer.download(self._client, spilled):
+                records += piece
+                if len(records) > MANIFEST_CAP:
+                    raise ProtocolError(f"the sandbox's manifest has more than {MANIFEST_CAP} bytes")
             await self._client.call("delete", path=spilled)
         except Refusal as exc:
             raise replies.os_error(exc, root) from exc
-        return replies.parse_manifest(records)
+        return replies.parse_manifest(bytes(records))

@@ -124,7 +124,7 @@ class ToolboxClient:
         number = header.get("id")
         future = self._waiting.get(number) if isinstance(number, int) else None
         if future is None or future.done():
-            if number in self._abandoned:
+            if isinstance(number, int) and number in self._abandoned:
                 self._abandoned.discard(number)
                 return
             raise ProtocolError(f"the sandbox's helper answered a call that was not made: {number!r:.80}")

@@ -109,13 +109,15 @@ def execute_response(reply: Reply) -> p.ExecuteResponse:
 
 
 def parse_manifest(records: bytes) -> list[FileEntry]:
-    """NUL-terminated records of `mode size blob path`."""
+    """NUL-terminated records of `mode size blob path`; a link's is followed by its target."""
     found = []
-    for record in records.split(b"\0")[:-1]:
+    parts = iter(records.split(b"\0")[:-1])
+    for record in parts:
         fields = record.split(b" ", 3)
         if len(fields) != 4 or fields[0] not in _MODES or not fields[1].isdigit() or len(fields[2]) != 40:
             raise ProtocolError(f"the sandbox's helper sent a manifest with the record {record!r:.120}")
         mode = cast('Literal["100644", "100755", "120000"]', fields[0].decode())
-        blob = fields[2].decode("ascii", "replace")
-        found.append(FileEntry(fields[3].decode("utf-8", "surrogateescape"), mode, int(fields[1]), blob))
+        target = next(parts, b"").decode("utf-8", "surrogateescape") if mode == "120000" else None
+        path, blob = fields[3].decode("utf-8", "surrogateescape"), fields[2].decode("ascii", "replace")
+        found.append(FileEntry(path, mode, int(fields[1][:20]), blob, target))
     return found

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import secrets
 from collections.abc import AsyncIterable, AsyncIterator, Iterator, Sequence
 from typing import TypeVar
 
-from sandboxes.errors import ProtocolError
+from sandboxes.errors import ProtocolError, SandboxError
 from sandboxes.protocol import FileDownloadResponse, FileUploadResponse
 from sandboxes.toolbox import replies
 from sandboxes.toolbox.calls import next_call_id
@@ -20,7 +21,9 @@ WINDOW = 4
 BATCH = 500
 """Files in one call."""
 DOWNLOAD_CAP = 256 * 1024 * 1024
-"""Bytes of a file that `download_batch` holds in memory at most."""
+"""Bytes of all files together that `download_batch` holds in memory at most."""
+DROP_SECONDS = 5.0
+"""How long the helper may take to give up a broken upload."""
 
 T = TypeVar("T")
 
@@ -57,10 +60,10 @@ async def upload(
     async def send(offset: int, data: bytes) -> Reply:
         return await client.call("piece", data, token=token, path=path, offset=offset, mode=mode)
 
-    await send(0, b"")
     under_way: list[asyncio.Task[Reply]] = []
     offset = 0
     try:
+        await send(0, b"")
         async for chunk in content:
             for at in range(0, len(chunk), wire.PIECE):
                 data = chunk[at : at + wire.PIECE]
@@ -68,12 +71,14 @@ async def upload(
                 offset += len(data)
                 if len(under_way) >= WINDOW:
                     await under_way.pop(0)
+        await gather_all(under_way)
     except BaseException:
         for task in under_way:
             task.cancel()
         await asyncio.gather(*under_way, return_exceptions=True)
+        with contextlib.suppress(Refusal, SandboxError):
+            await client.call("drop", token=token, deadline=DROP_SECONDS)
         raise
-    await gather_all(under_way)
     await client.call("publish", path=path, token=token, exclusive=exclusive, key=key)
 
 
@@ -142,28 +147,37 @@ async def _upload_long(client: ToolboxClient, path: str, content: bytes) -> File
 async def download_batch(client: ToolboxClient, paths: Sequence[str]) -> list[FileDownloadResponse]:
     """Read files whole, in order; each has an outcome of its own."""
     outcomes: list[FileDownloadResponse] = []
+    room = DOWNLOAD_CAP
     while len(outcomes) < len(paths):
         batch = paths[len(outcomes) : len(outcomes) + BATCH]
         reply = await client.call("gets", paths=list(batch))
-        came, at = _outcomes(reply), 0
-        for path, outcome in zip(batch, came, strict=False):
-            if isinstance(outcome, list) and len(outcome) == 1 and isinstance(outcome[0], int):
-                content, at = reply.payload[at : at + outcome[0]], at + outcome[0]
-                outcomes.append(FileDownloadResponse(path, content=content))
-            else:
-                outcomes.append(FileDownloadResponse(path, error=replies.file_error(_refusal(outcome))))
+        came = list(_contents(reply, batch))
+        outcomes += came
+        room -= len(reply.payload)
         if len(came) < len(batch):
-            outcomes.append(await _download_long(client, batch[len(came)]))
+            outcomes.append(await _download_long(client, batch[len(came)], room))
+            room -= len(outcomes[-1].content or b"")
     return outcomes
 
 
-async def _download_long(client: ToolboxClient, path: str) -> FileDownloadResponse:
+def _contents(reply: Reply, paths: Sequence[str]) -> Iterator[FileDownloadResponse]:
+    at = 0
+    for path, outcome in zip(paths, _outcomes(reply), strict=False):
+        if isinstance(outcome, list) and len(outcome) == 1 and isinstance(outcome[0], int):
+            content, at = reply.payload[at : at + outcome[0]], at + outcome[0]
+            yield FileDownloadResponse(path, content=content)
+        else:
+            yield FileDownloadResponse(path, error=replies.file_error(_refusal(outcome)))
+
+
+async def _download_long(client: ToolboxClient, path: str, room: int) -> FileDownloadResponse:
     content = bytearray()
     try:
         async for piece in download(client, path):
             content += piece
-            if len(content) > DOWNLOAD_CAP:
-                return FileDownloadResponse(path, error=f"Error: '{path}' has more than {DOWNLOAD_CAP} bytes")
+            if len(content) > room:
+                too_much = f"Error: '{path}' is too large: a download in memory has room for {DOWNLOAD_CAP} bytes in all"
+                return FileDownloadResponse(path, error=too_much)
     except Refusal as exc:
         return FileDownloadResponse(path, error=replies.file_error(exc))
     return FileDownloadResponse(path, content=bytes(content))

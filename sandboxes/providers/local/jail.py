@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandboxes.errors import InvalidSpec, Unsupported
+from sandboxes.errors import ImageNotFound, InvalidSpec, Unsupported
 from sandboxes.providers.base import Mount, SandboxSpec
 
 STATE = "/run/fanfold/state"
@@ -98,7 +98,7 @@ def _temporary(spec: SandboxSpec, layout: Layout) -> list[str]:
 
 def _rootfs(rootfs: str, system: str, layout: Layout) -> list[str]:
     if not Path(rootfs).is_dir():
-        raise InvalidSpec(f"rootfs {rootfs!r} is not a folder of this machine")
+        raise ImageNotFound(f"rootfs {rootfs!r} is not a folder of this machine")
     if system == "read-only":
         # A throw-away overlay takes the mount points that the folder lacks; it is made read-only at the end.
         return ["--overlay-src", rootfs, "--tmp-overlay", "/"]

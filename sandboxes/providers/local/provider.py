@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import socket
 from collections.abc import Iterator, Mapping
@@ -100,8 +101,14 @@ class LocalProvider(SandboxProvider):
             raise
         return handle
 
+    def _folder(self, sandbox_id: str) -> Path:
+        """The one way from an id to a path. An id comes from a handle, and a forged one would name any folder at all."""
+        if not re.fullmatch(r"sbx-[0-9a-f]{16}", sandbox_id):
+            raise SandboxNotFound(f"{sandbox_id!r:.80} is not the id of a local sandbox")
+        return self._sandboxes / sandbox_id
+
     def _start(self, spec: SandboxSpec, handle: SandboxHandle) -> None:
-        layout = jail.Layout(self._sandboxes / handle.id)
+        layout = jail.Layout(self._folder(handle.id))
         layout.make(self._owner)
         (layout / "handle.json").write_text(json.dumps(handle.to_json()))
         uid, gid = jail.numeric_user(spec)
@@ -125,7 +132,7 @@ class LocalProvider(SandboxProvider):
     @contextlib.contextmanager
     def _address(self, sandbox_id: str) -> Iterator[str]:
         """The socket's address, short enough for the kernel however deep the folder lies."""
-        folder = os.open(self._sandboxes / sandbox_id, os.O_PATH | os.O_DIRECTORY)
+        folder = os.open(self._folder(sandbox_id), os.O_PATH | os.O_DIRECTORY)
         try:
             yield f"/proc/self/fd/{folder}/{_SOCKET}"
         finally:
@@ -133,7 +140,7 @@ class LocalProvider(SandboxProvider):
 
     async def attach(self, handle: SandboxHandle) -> Sandbox:
         """See `SandboxProvider`."""
-        if not (self._sandboxes / handle.id / "handle.json").exists():
+        if not (self._folder(handle.id) / "handle.json").exists():
             raise SandboxNotFound(f"there is no local sandbox {handle.id} below {self._sandboxes}")
         process = self._process(handle.id)
         if process is None or not process.alive():
@@ -151,7 +158,7 @@ class LocalProvider(SandboxProvider):
 
     def _process(self, sandbox_id: str) -> Process | None:
         try:
-            return Process(**json.loads((self._sandboxes / sandbox_id / "process.json").read_text()))
+            return Process(**json.loads((self._folder(sandbox_id) / "process.json").read_text()))
         except (OSError, ValueError):
             return None
 
@@ -162,7 +169,7 @@ class LocalProvider(SandboxProvider):
 
     def _log(self, sandbox_id: str) -> str:
         try:
-            return (self._sandboxes / sandbox_id / "log").read_text(errors="replace").strip()[-500:]
+            return (self._folder(sandbox_id) / "log").read_text(errors="replace").strip()[-500:]
         except OSError:
             return ""
 
@@ -171,7 +178,7 @@ class LocalProvider(SandboxProvider):
         await asyncio.to_thread(self._destroy, handle.id)
 
     def _destroy(self, sandbox_id: str) -> None:
-        folder = self._sandboxes / sandbox_id
+        folder = self._folder(sandbox_id)
         process = self._process(sandbox_id)
         if process is not None and not process.kill():
             raise SandboxError(f"process {process.pid} of local sandbox {sandbox_id} cannot be killed")

@@ -234,7 +234,10 @@ class Commands:
         """Kill a command's whole tree, in a thread of its own: looking through /proc takes a while."""
         if command.process is None or command.result is not None:
             return
-        threading.Thread(target=self._kill, args=(command,), daemon=True).start()
+        try:
+            threading.Thread(target=self._kill, args=(command,), daemon=True).start()
+        except RuntimeError:  # no more threads: the sandbox is at its limit of processes
+            self._kill(command)
 
     def _kill(self, command):
         processes.kill_tree(command.process.pid, command.cookie)

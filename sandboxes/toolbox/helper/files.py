@@ -3,9 +3,13 @@
 import errno
 import os
 import stat
+import threading
 import time
 
 from . import text
+
+_EDITING = threading.Lock()
+"""Edits read, change and write: one at a time, so that none undoes another."""
 
 _CODES = {
     errno.ENOENT: ("file_not_found", "not found"),
@@ -180,18 +184,22 @@ def discard(name):
 
 def edit(path, old, new, replace_all):
     """Replace a string in a UTF-8 text file; see `text.replace`."""
+    with _EDITING:
+        changed, count = text.replace(_whole_text(path), old, new, replace_all, path)
+        put(path, changed.encode("utf-8", "surrogateescape"), exclusive=False)
+    return {"path": path, "occurrences": count}
+
+
+def _whole_text(path):
     file, status = open_regular(path)
     with file:
         if status.st_size > text.SCAN_CAP:
             raise text.Refused("invalid_argument", "Error: '{}' is too large to edit".format(path))
         data = file.read(text.SCAN_CAP)
     try:
-        content = data.decode("utf-8")
+        return data.decode("utf-8")
     except UnicodeDecodeError:
         raise text.Refused("invalid_argument", "Error: '{}' is not UTF-8 text: it cannot be edited".format(path)) from None
-    changed, count = text.replace(content, old, new, replace_all, path)
-    put(path, changed.encode("utf-8", "surrogateescape"), exclusive=False)
-    return {"path": path, "occurrences": count}
 
 
 def delete(path):
@@ -215,13 +223,16 @@ class Uploads:
 
     def __init__(self):
         self._open = {}
+        self._lock = threading.Lock()
 
     def piece(self, token, path, offset, content, mode):
         """Write one piece; pieces may come in any order."""
         try:
-            if token not in self._open:
-                self._open[token] = temporary(os.path.realpath(path)) + (path, mode)
-            os.pwrite(self._open[token][0], content, offset)
+            with self._lock:
+                if token not in self._open:
+                    self._open[token] = temporary(os.path.realpath(path)) + (path, mode)
+                descriptor = self._open[token][0]
+            os.pwrite(descriptor, content, offset)
         except OSError as exc:
             raise refusal(exc, path) from exc
         return {}
@@ -239,9 +250,16 @@ class Uploads:
             discard(name)
         return {"path": path}
 
-    def abandon(self):
-        """Drop what was not finished: the client is gone."""
-        for descriptor, name, _, _ in self._open.values():
+    def drop(self, token):
+        """Give up a file that will not be finished."""
+        with self._lock:
+            descriptor, name, _, _ = self._open.pop(token, (None, None, None, None))
+        if descriptor is not None:
             os.close(descriptor)
             discard(name)
-        self._open.clear()
+        return {}
+
+    def abandon(self):
+        """Drop what was not finished: the client is gone."""
+        for token in list(self._open):
+            self.drop(token)

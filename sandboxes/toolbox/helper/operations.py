@@ -88,6 +88,10 @@ class Operations:
         action = lambda: connection.uploads.finish(header["token"], header.get("exclusive", False))  # noqa: E731
         return self._journal.once(header.get("key"), action), b""
 
+    def op_drop(self, connection, header, _payload):
+        """Give up a long file."""
+        return connection.uploads.drop(header["token"]), b""
+
     def op_edit(self, _connection, header, _payload):
         """Replace a string."""
         path = self._path(header)

@@ -36,7 +36,7 @@ def _argv(command, cookie, script_folder):
     if b"\0" in script:
         raise text.Refused("invalid_argument", "Error: the command has a NUL byte")
     if len(script) <= ARGUMENT_CAP:
-        return ["/bin/sh", "-c", script]
+        return ["/bin/sh", "-c", "--", script]
     path = os.path.join(script_folder, cookie + ".sh")
     with open(path, "wb") as file:
         file.write(script)

@@ -116,7 +116,8 @@ def _content(path, budget):
 
 
 def manifest(root, exclude, cancelled):
-    """Files and links below `root`, sorted: records of `mode size blob path`, each ended by NUL."""
+    """Files and links below `root`, sorted: records of `mode size blob path`, each ended by NUL; a link's is followed by its
+    target, also ended by NUL."""
     if not _start(root):
         raise text.Refused("invalid_path", "Error: '{}' is not a directory".format(root))
     budget = Budget(cancelled, matches=10**9)
@@ -126,7 +127,8 @@ def manifest(root, exclude, cancelled):
         status = entry.stat(follow_symlinks=False)
         if stat.S_ISLNK(status.st_mode):
             target = os.fsencode(os.readlink(entry.path))
-            records.append(_record("120000", len(target), _blob(len(target), [target]), relative))
+            name, record = _record("120000", len(target), _blob(len(target), [target]), relative)
+            records.append((name, record + target + b"\0"))
         elif stat.S_ISREG(status.st_mode):
             mode = "100755" if status.st_mode & 0o100 else "100644"
             records.append(_record(mode, *_hash_file(entry.path), relative))

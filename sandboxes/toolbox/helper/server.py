@@ -41,7 +41,9 @@ class Server:
         """Serve until the lifetime is over, the idle limit is reached or SIGTERM comes. Commands are killed then."""
         signal.set_wakeup_fd(self._commands.wake_fd, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGHUP, lambda *_: None)
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+            # A handler, though we may have been started with these ignored: then commands would be too.
+            signal.signal(number, lambda *_: None)
         signal.signal(signal.SIGTERM, self._stop)
         for _ in range(THREADS):
             threading.Thread(target=self._work, daemon=True).start()

@@ -9,34 +9,46 @@ TAIL = 64 * 1024
 
 
 class Spool:
-    """One stream of one command. The file is made when the first byte comes."""
+    """One stream of one command. The file is made when the first byte comes, and never held open: there may be thousands."""
 
     def __init__(self, path):
         self.path = path
         self.kept = 0
         self.total = 0
-        self._file = None
         self._tail = b""
 
     def append(self, data):
         """Keep what fits. A full disk loses output, never the command."""
+        room = data[: max(0, CAP - self.kept)] if self.kept == self.total else b""
         self.total += len(data)
-        room = data[: max(0, CAP - self.kept)]
-        if room and self.kept == self.total - len(data):
+        if room:
             try:
-                if self._file is None:
-                    self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-                self.kept += os.write(self._file, room)
+                self.kept += self._write(room)
             except OSError:
                 pass
         if self.kept < self.total:
             self._tail = (self._tail + data)[-TAIL:]
 
+    def _write(self, data):
+        begin = os.O_TRUNC if self.kept == 0 else os.O_APPEND
+        file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | begin, 0o600)
+        try:
+            return os.write(file, data)
+        finally:
+            os.close(file)
+
     def read(self, offset, length):
         """Bytes from `offset`, as many as are kept and asked for."""
-        if self._file is None or offset >= self.kept:
+        if offset >= self.kept:
             return b""
-        return os.pread(self._file, min(length, self.kept - offset), offset)
+        try:
+            file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return b""
+        try:
+            return os.pread(file, min(length, self.kept - offset), offset)
+        finally:
+            os.close(file)
 
     def digest(self, cap):
         """The whole output when it has at most `cap` bytes, else its head and its tail: (head, bytes left out, tail)."""
@@ -57,11 +69,8 @@ class Spool:
 
     def remove(self):
         """Drop the file."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
-            self.kept = 0
-            try:
-                os.unlink(self.path)
-            except OSError:
-                pass
+        self.kept = 0
+        try:
+            os.unlink(self.path)
+        except OSError:
+            pass

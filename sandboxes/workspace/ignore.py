@@ -1,0 +1,63 @@
+"""Which new files are work, and which are litter: the rules of `.gitignore`, as Git applies them to untracked files.
+
+A file that was in the base is always work. A new one is litter when a `.gitignore` of the base says so, or when it is what
+interpreters and package managers leave behind.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pygit2
+
+from sandboxes.workspace.manifest import LINK
+from sandboxes.workspace.tree import BaseTree
+
+LITTER: Final = (
+    "__pycache__/",
+    "*.pyc",
+    ".pytest_cache/",
+    ".mypy_cache/",
+    ".ruff_cache/",
+    ".hypothesis/",
+    ".tox/",
+    ".venv/",
+    "node_modules/",
+    ".DS_Store",
+)
+"""Patterns of what tools leave behind, in the form of `.gitignore`. A base's own `.gitignore` may take them back (`!`)."""
+
+_FILE_CAP: Final = 64 * 1024
+"""Bytes of a `.gitignore` that is heeded; a larger one is data, not rules."""
+_FILES_CAP: Final = 1000
+"""Files named `.gitignore` that are heeded."""
+
+
+@contextmanager
+def litter(base: BaseTree) -> Iterator[Callable[[str], bool]]:
+    """A function that tells whether a path that is not in `base` is litter."""
+    with tempfile.TemporaryDirectory(prefix="fanfold-ignore-") as name:
+        folder = Path(name).resolve()
+        repository = pygit2.init_repository(str(folder))
+        repository.config["core.excludesfile"] = "/dev/null"  # the rules of whoever runs the worker are not the task's
+        exclude = folder / ".git" / "info" / "exclude"
+        exclude.parent.mkdir(exist_ok=True)
+        exclude.write_text("\n".join(LITTER) + "\n")
+        _write_rules(base, folder)
+        yield lambda path: repository.path_is_ignored(path.encode("utf-8", "replace").decode())
+
+
+def _write_rules(base: BaseTree, folder: Path) -> None:
+    rules = [
+        (path, node)
+        for path, node in base.entries.items()
+        if path.rpartition("/")[2] == ".gitignore" and node.mode != LINK and node.size <= _FILE_CAP
+    ]
+    for path, node in rules[:_FILES_CAP]:
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(base.store.get(node.blob))

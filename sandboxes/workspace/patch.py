@@ -1,0 +1,166 @@
+"""From what a run started with to what its sandbox holds now.
+
+`capture` learns the new state, `diff` tells two states apart, `make_patch` does one after the other. A sandbox may lie in its
+manifest and in its contents. It gains nothing: every content is hashed here, and a blob id is taken at its word only when it
+is one of the base, which the sandbox was given anyway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import Final
+
+from sandboxes.errors import PatchRefused, SandboxTimeout
+from sandboxes.workspace.gitpatch import Side, render
+from sandboxes.workspace.ignore import litter
+from sandboxes.workspace.manifest import LINK, FileEntry, check_manifest
+from sandboxes.workspace.names import PATH_CAP, BadName, is_dot_git, shown, to_bytes
+from sandboxes.workspace.store import BlobStore
+from sandboxes.workspace.tree import BaseTree, Node, Tree
+
+FILE_CAP: Final = 64 * 1024**2
+"""Bytes of a file that is new or changed."""
+FETCH_CAP: Final = 512 * 1024**2
+"""Bytes of all files together that are new or changed."""
+PATCH_CAP: Final = 512 * 1024**2
+"""Bytes of a patch."""
+DEADLINE: Final = 600.0
+"""Seconds that fetching all contents may take."""
+
+Fetch = Callable[[str], AsyncIterator[bytes]]
+"""Given the path of a file in the manifest, its content in pieces. `FileNotFoundError`: it is gone meanwhile."""
+
+_ADVICE: Final = "name large results in `outputs.files` and keep them out of the patch with `inputs.exclude` or a .gitignore"
+
+
+async def make_patch(base: BaseTree, entries: Iterable[FileEntry], fetch: Fetch) -> bytes:
+    """The patch from `base` to what the manifest `entries` says; empty when nothing changed.
+
+    `git apply` takes it in the folder that the base was made of (but for one case where it takes no patch of Git's either: a
+    link that points in a circle has become a folder). Names in `base.exclude` are in neither; new files that are
+    litter (`ignore`) are left out. Only what is not in the base is fetched.
+    Raises `PatchRefused`; `SandboxTimeout` when the contents do not come; what `fetch` raises for a failed sandbox.
+    """
+    new = await capture(base, entries, fetch)
+    return await asyncio.to_thread(diff, base.store, base, new)
+
+
+async def capture(base: BaseTree, entries: Iterable[FileEntry], fetch: Fetch) -> Tree:
+    """The state that the manifest `entries` describes, with all its contents in `base.store`. Raises as `make_patch`."""
+    claimed = await asyncio.to_thread(_work, base, entries)
+    known = {node.blob: node for node in base.entries.values()}
+    _check_sizes(entry for entry in claimed.values() if entry.blob not in known)
+    left = FETCH_CAP
+    nodes: dict[str, Node] = {}
+    try:
+        async with asyncio.timeout(DEADLINE):
+            for path, entry in claimed.items():
+                if entry.blob in known:
+                    nodes[path] = Node(entry.mode, entry.blob, known[entry.blob].size)
+                    continue
+                content = await _content(entry, fetch, min(left, FILE_CAP))
+                if content is not None:
+                    left -= len(content)
+                    nodes[path] = Node(entry.mode, await asyncio.to_thread(base.store.put, content), len(content))
+    except TimeoutError as exc:
+        raise SandboxTimeout(f"the sandbox did not give the contents of its workspace within {DEADLINE:.0f} s") from exc
+    return Tree(nodes)
+
+
+def diff(store: BlobStore, old: Tree, new: Tree) -> bytes:
+    """The patch from one tree to another; both have their contents in `store`. Raises `PatchRefused`."""
+    pieces: list[bytes] = []
+    size = 0
+    for path in _changed(old, new):
+        before, after = old.entries.get(path), new.entries.get(path)
+        whole = not _same_content(before, after)
+        if whole and after is not None and after.size > FILE_CAP:
+            raise _too_large(path)
+        piece = render(path, _side(store, before, whole), _side(store, after, whole))
+        size += len(piece)
+        if size > PATCH_CAP:
+            raise PatchRefused(f"the patch is larger than {PATCH_CAP // 1024**2} MiB, at {shown(path)}: {_ADVICE}")
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _work(base: BaseTree, entries: Iterable[FileEntry]) -> dict[str, FileEntry]:
+    """The checked manifest without litter."""
+    claimed = check_manifest(entries, base.exclude)
+    if claimed.keys() <= base.entries.keys():
+        return claimed
+    with litter(base) as is_litter:
+        return {path: entry for path, entry in claimed.items() if path in base.entries or not is_litter(path)}
+
+
+def _check_sizes(missing: Iterable[FileEntry]) -> None:
+    """Refuse early what is too large by the sandbox's own word; the same caps hold for what comes."""
+    total = 0
+    for entry in missing:
+        total += entry.size
+        if entry.size > FILE_CAP:
+            raise _too_large(entry.path)
+        if total > FETCH_CAP:
+            raise PatchRefused(f"the new and changed files are larger than {FETCH_CAP // 1024**2} MiB together: {_ADVICE}")
+
+
+async def _content(entry: FileEntry, fetch: Fetch, cap: int) -> bytes | None:
+    """The content of a file, or the target of a link; None when it is gone."""
+    if entry.mode == LINK:
+        return _target(entry)
+    content = bytearray()
+    try:
+        async for piece in fetch(entry.path):
+            content += piece
+            if len(content) > cap:
+                raise _too_large(entry.path)
+    except FileNotFoundError:
+        return None
+    except TimeoutError:
+        raise
+    except OSError as exc:
+        raise PatchRefused(f"cannot read {shown(entry.path)} in the sandbox: {exc}") from exc
+    return bytes(content)
+
+
+def _target(entry: FileEntry) -> bytes:
+    if entry.target is None:
+        raise PatchRefused(f"the sandbox does not say where the link {shown(entry.path)} points")
+    try:
+        target = to_bytes(entry.target)
+    except BadName as exc:
+        raise PatchRefused(f"the target of the link {shown(entry.path)} {exc}") from exc
+    if not 0 < len(target) <= PATH_CAP or b"\0" in target:
+        raise PatchRefused(f"the target of the link {shown(entry.path)} is empty, too long, or has a NUL byte")
+    return target
+
+
+def _changed(old: Tree, new: Tree) -> Iterator[str]:
+    """Paths whose mode or content differ, in the order of Git. Raises `PatchRefused` for one that Git would not touch."""
+    paths = {path for path, node in new.entries.items() if _differs(old.entries.get(path), node)}
+    paths.update(old.entries.keys() - new.entries.keys())
+    for path in sorted(paths, key=to_bytes):
+        if any(is_dot_git(part) for part in path.split("/")):
+            raise PatchRefused(f"{shown(path)} was changed, and Git keeps such names for itself: rename it, or exclude it")
+        yield path
+
+
+def _differs(old: Node | None, new: Node) -> bool:
+    return old is None or (old.mode, old.blob) != (new.mode, new.blob)
+
+
+def _same_content(old: Node | None, new: Node | None) -> bool:
+    """Whether only the executable bit differs. A link and a file are never the same, even with the same bytes."""
+    return old is not None and new is not None and old.blob == new.blob and (old.mode == LINK) == (new.mode == LINK)
+
+
+def _side(store: BlobStore, node: Node | None, whole: bool) -> Side | None:
+    """One side of a change, with its content if that is to be shown and not too large."""
+    if node is None:
+        return None
+    return Side(node.mode, node.blob, store.get(node.blob) if whole and node.size <= FILE_CAP else None)
+
+
+def _too_large(path: str) -> PatchRefused:
+    return PatchRefused(f"{shown(path)} has more than {FILE_CAP // 1024**2} MiB: {_ADVICE}")

@@ -1,0 +1,102 @@
+"""Running commands in a container through the engine: streams for the helper, whole runs for the plain-exec transport."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+from docker.errors import APIError, NotFound
+
+from sandboxes.errors import ProtocolError, SandboxError, SandboxGone, SandboxNotFound, SandboxTimeout
+from sandboxes.providers.docker.engine import Engine
+from sandboxes.providers.docker.stream import ExecStream, adopt, start_exec
+from sandboxes.toolbox.shell_exec import ExecResult
+
+_PIECE = 1024 * 1024
+_STEP = 0.01
+_CONFLICT = 409
+
+
+class ContainerExec:
+    """Commands in one container. See `sandboxes.toolbox.shell_exec.Exec`."""
+
+    def __init__(self, engine: Engine, container: str) -> None:
+        self._engine = engine
+        self._container = container
+
+    async def open(self, argv: Sequence[str]) -> ExecStream:
+        """Start a command; its streams. Raises `SandboxNotFound`, or `SandboxGone` with the reason."""
+        return await adopt(*await self._engine.run("start a command in the sandbox", self._start, list(argv)))
+
+    def _start(self, argv: list[str]) -> tuple[str, socket.socket, bytes]:
+        api = self._engine.api
+        try:
+            return start_exec(api, self._container, argv)
+        except APIError as exc:
+            if exc.status_code in (404, _CONFLICT):
+                raise_if_ended(api, self._container)
+            raise
+
+    async def check(self) -> None:
+        """Raise `SandboxNotFound` or `SandboxGone` when the container does not run."""
+        await self._engine.run("look at the sandbox", lambda: raise_if_ended(self._engine.api, self._container))
+
+    async def __call__(self, argv: Sequence[str], stdin: bytes = b"", *, deadline: float, cap: int) -> ExecResult:
+        """See `Exec`."""
+        try:
+            async with asyncio.timeout(deadline):
+                stream = await self.open(argv)
+                try:
+                    return await self._finish(stream, stdin, cap)
+                finally:
+                    stream.writer.transport.abort()
+        except TimeoutError as exc:
+            raise SandboxTimeout(f"the sandbox did not finish {argv[0]} within {deadline:g} s") from exc
+
+    async def _finish(self, stream: ExecStream, stdin: bytes, cap: int) -> ExecResult:
+        with contextlib.suppress(ConnectionError):
+            stream.writer.write(stdin)
+            if stream.writer.can_write_eof():
+                stream.writer.write_eof()
+        out = bytearray()
+        with contextlib.suppress(ConnectionError):
+            while piece := await stream.reader.read(_PIECE):
+                out += piece
+                if len(out) > cap:
+                    raise ProtocolError(f"the sandbox sent more than the {cap} bytes that it was asked for")
+        return ExecResult(await self._exit_code(stream.exec_id), bytes(out), stream.stderr)
+
+    async def _exit_code(self, exec_id: str) -> int:
+        """Its exit code. The stream may end a moment before the engine has it."""
+        while True:
+            told = await self._engine.run("tell an exit code", self._engine.api.exec_inspect, exec_id)
+            if not told.get("Running") and told.get("ExitCode") is not None:
+                return int(told["ExitCode"])
+            await self.check()
+            await asyncio.sleep(_STEP)
+
+
+def raise_if_ended(api: Any, container: str) -> None:
+    """Raise `SandboxNotFound`, or `SandboxGone` with the reason; nothing when the container runs (blocking)."""
+    try:
+        state = api.inspect_container(container)["State"]
+    except NotFound as exc:
+        raise SandboxNotFound(f"no sandbox {container} is on the Docker engine: it was destroyed, or never was") from exc
+    if state.get("Paused"):
+        raise SandboxError(f"sandbox {container} is paused: `docker unpause {container}` lets it go on")
+    if not state.get("Running"):
+        raise SandboxGone(f"sandbox {container} has ended: {_why(state)}")
+
+
+def _why(state: dict[str, Any]) -> str:
+    code = state.get("ExitCode")
+    if state.get("OOMKilled"):
+        return "it was killed for using more memory than its limit"
+    if state.get("Status") == "created":
+        return "it was made but never started"
+    if code == 0:
+        return "its lifetime or its idle limit was over"
+    return f"its first process was killed, or failed (exit code {code}{', ' + state['Error'] if state.get('Error') else ''})"

@@ -1,0 +1,116 @@
+"""Images: found on the engine, pulled when allowed, and looked into without running anything of them."""
+
+from __future__ import annotations
+
+import io
+import stat
+import tarfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from docker import APIClient
+from docker.errors import APIError, ImageNotFound, NotFound
+
+from sandboxes import errors
+from sandboxes.providers.docker import layout
+
+Pull = Literal["missing", "never"]
+
+PULL_SECONDS: Final = 900
+"""How long pulling an image may take."""
+FILE_CAP: Final = 4 * 1024 * 1024
+"""Bytes of a file of the image that we read at most."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """What an image says of itself."""
+
+    id: str
+    user: str
+
+
+def find(api: APIClient, name: str, pull: Pull) -> Image:
+    """The image of this name, pulled first if it is missing and that is allowed. Raises our `ImageNotFound`."""
+    try:
+        found = _inspect(api, name)
+    except ImageNotFound as exc:
+        if pull == "never":
+            raise errors.ImageNotFound(
+                f"image {name!r} is not on the Docker engine, and this provider does not pull: "
+                f"build it or `docker pull {name}` first"
+            ) from exc
+        _pull(api, name)
+        found = _inspect(api, name)
+    return Image(str(found["Id"]), str((found.get("Config") or {}).get("User") or ""))
+
+
+def _inspect(api: APIClient, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = api.inspect_image(name)  # type: ignore[no-untyped-call]
+    return found
+
+
+def _pull(api: APIClient, name: str) -> None:
+    end = time.monotonic() + PULL_SECONDS
+    repository, _, tag = name.partition("@") if "@" in name else _split(name)
+    failure: str | None = None
+    try:
+        for progress in api.pull(repository, tag=tag, stream=True, decode=True):
+            failure = progress.get("error", failure)
+            if time.monotonic() > end:
+                failure = f"it took longer than {PULL_SECONDS} s"
+                break
+    except APIError as exc:
+        failure = str(exc.explanation or exc)
+    if failure is not None:
+        raise errors.ImageNotFound(
+            f"image {name!r} is not on the Docker engine and could not be pulled: {failure}. "
+            "Check its name, or build or pull it by yourself first"
+        )
+
+
+def _split(name: str) -> tuple[str, str, str]:
+    last = name.rpartition("/")[2]
+    repository, colon, tag = name.rpartition(":") if ":" in last else (name, "", "")
+    return repository, colon, tag or "latest"
+
+
+@contextmanager
+def opened(api: APIClient, image: str) -> Iterator[str]:
+    """A container of the image that is never started: its files can be looked at, nothing of it runs."""
+    made: str = api.create_container(image, command=["/"], network_disabled=True, labels={layout.PORTER_LABEL: "reader"})["Id"]
+    try:
+        yield made
+    finally:
+        api.remove_container(made, force=True, v=True)
+
+
+def read_text(api: APIClient, container: str, path: str) -> str:
+    """A small text file; empty when it is missing, or no regular file."""
+    try:
+        chunks, _ = api.get_archive(container, path)
+    except NotFound:
+        return ""
+    packed = bytearray()
+    for chunk in chunks:
+        packed += chunk
+        if len(packed) > FILE_CAP:
+            raise errors.SandboxError(f"the image's {path} has more than {FILE_CAP} bytes")
+    with tarfile.open(fileobj=io.BytesIO(bytes(packed))) as archive:
+        member = archive.next()
+        content = archive.extractfile(member) if member is not None and member.isfile() else None
+        return "" if content is None else content.read().decode("utf-8", "replace")
+
+
+def kind(api: APIClient, container: str, path: str) -> Literal["missing", "folder", "file"]:
+    """What is at a path of the image."""
+    try:
+        chunks, status = api.get_archive(container, path)
+    except NotFound:
+        return "missing"
+    chunks.close()
+    # The engine sends Go's file mode, in which the highest bit means a directory.
+    return "folder" if status["mode"] & (1 << 31) or stat.S_ISDIR(status["mode"]) else "file"

@@ -1,0 +1,197 @@
+"""Making and removing the containers and volumes of a sandbox: blocking code, run in the engine's threads."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from docker import APIClient
+from docker.errors import APIError, NotFound
+from docker.types import Mount as EngineMount
+
+from sandboxes.errors import InvalidSpec, SandboxError
+from sandboxes.providers.base import SandboxSpec
+from sandboxes.providers.docker import container, images, layout, users
+from sandboxes.providers.docker.stream import attach_output
+
+BOOT_SECONDS: Final = 60.0
+"""How long a sandbox may take from its start to its first line."""
+END_SECONDS: Final = 10.0
+"""How long the engine may take to notice that a sandbox has ended."""
+BUSY_SECONDS: Final = 15.0
+"""How long to wait for what somebody else is removing or filling."""
+_STEP = 0.05
+_LINE_CAP = 4096
+_HEADER = 8
+
+
+def prepare(api: APIClient, spec: SandboxSpec, plan: container.Plan, of_image: str) -> container.Plan:
+    """Look up in the image what the spec leaves open: the user's numbers, and what lies under the mounts."""
+    asked = users.wanted(spec.user, of_image, spec.system == "overlay")
+    bare = [mount for mount in spec.mounts if mount.source is None]
+    if isinstance(asked, users.User) and not bare:
+        return replace(plan, user=asked)
+    with images.opened(api, plan.image) as reader:
+        if not isinstance(asked, users.User):
+            passwd, groups = (images.read_text(api, reader, f"/etc/{name}") for name in ("passwd", "group"))
+            asked = users.look_up(asked, passwd, groups)
+        kinds = {mount.target: images.kind(api, reader, mount.target) for mount in bare}
+    missing = [mount.target for mount in bare if mount.mode == "read-only" and kinds[mount.target] == "missing"]
+    if missing:
+        raise InvalidSpec(f"mounts: the image has no {', '.join(missing)} to be made read-only; give a source")
+    hidden = frozenset(target for target, kind in kinds.items() if kind == "file")
+    nothing = f"{api.inspect_volume(layout.toolbox_volume())['Mountpoint']}/{layout.NOTHING}"
+    return replace(plan, user=asked, hidden_files=hidden, nothing=nothing)
+
+
+def create(api: APIClient, spec: SandboxSpec, plan: container.Plan) -> str:
+    """Make and start a sandbox; returns the transport that it needs. When this raises, nothing is left."""
+    try:
+        made: str = api.create_container(**container.configuration(spec, plan, api.api_version))["Id"]
+        with contextlib.closing(attach_output(api, made)) as output, ThreadPoolExecutor(1) as aside:
+            # The folders get their owner while the container starts: the boot script waits for it.
+            owned = None if container.in_memory(spec) else aside.submit(_own_volumes, api, plan)
+            api.start(made)
+            if owned is not None:
+                owned.result()
+            line = _first_line(output)
+        if line not in ("helper", "sh"):
+            raise SandboxError(f"the sandbox did not start: {_why_not_started(api, made, plan.image, line)}")
+        return line
+    except BaseException:
+        remove(api, plan.sandbox_id)
+        raise
+
+
+def _own_volumes(api: APIClient, plan: container.Plan) -> None:
+    """Give the volumes to the sandbox's user, from outside: nothing in the sandbox has the right to."""
+    mounts = [
+        EngineMount("/workspace", layout.workspace_volume(plan.sandbox_id), type="volume", no_copy=True),
+        EngineMount("/state", layout.state_volume(plan.sandbox_id), type="volume", no_copy=True),
+    ]
+    user = plan.user
+    folders = [layout.Owned("state", user.uid, user.gid, 0o700), layout.Owned("workspace", user.uid, user.gid, 0o755)]
+    name = layout.porter_name(plan.sandbox_id)
+    try:
+        _make_porter(api, name, plan.image, mounts)
+        api.put_archive(name, "/", layout.folders_archive(folders))
+    finally:
+        _remove_container(api, name, owner=None)
+
+
+def _make_porter(api: APIClient, name: str, image: str, mounts: list[EngineMount]) -> None:
+    """A container that is never started: its mounts can be written through the engine, and nothing runs."""
+    host = api.create_host_config(mounts=mounts, network_mode="none")
+    api.create_container(image, command=["/"], name=name, host_config=host, labels={layout.PORTER_LABEL: name})
+
+
+def has_toolbox(api: APIClient) -> bool:
+    """Whether the toolbox volume is still there: somebody may have pruned it."""
+    try:
+        api.inspect_volume(layout.toolbox_volume())
+    except NotFound:
+        return False
+    return True
+
+
+def ensure_toolbox(api: APIClient, image: str) -> None:
+    """Fill the engine's toolbox volume, unless that was done. The porter's name is the lock between processes."""
+    volume = layout.toolbox_volume()
+    api.create_volume(volume, labels={layout.TOOLBOX_LABEL: "true"})
+    name = f"{volume}-porter"
+    end = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            _make_porter(api, name, image, [EngineMount("/toolbox", volume, type="volume")])
+            break
+        except APIError as exc:
+            if exc.status_code != 409:
+                raise
+            if time.monotonic() > end:  # its owner died
+                _remove_container(api, name, owner=None)
+            time.sleep(_STEP)
+    try:
+        if images.kind(api, name, f"/toolbox/{layout.TOOLBOX_MARK}") == "missing":
+            api.put_archive(name, "/toolbox", layout.toolbox_archive())
+    finally:
+        _remove_container(api, name, owner=None)
+
+
+def _first_line(output: socket.socket) -> str | None:
+    """The first line that the sandbox prints; what there is of it when it ends before; None when it is late."""
+    end = time.monotonic() + BOOT_SECONDS
+    line = b""
+    try:
+        while b"\n" not in line and len(line) < _LINE_CAP:
+            output.settimeout(max(0.01, end - time.monotonic()))
+            header = _exactly(output, _HEADER)
+            if not header:
+                break
+            line += _exactly(output, min(int.from_bytes(header[4:], "big"), _LINE_CAP))
+    except TimeoutError:
+        return None
+    return line.partition(b"\n")[0].decode("utf-8", "replace")
+
+
+def _exactly(output: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        piece = output.recv(size - len(data))
+        if not piece:
+            return b""
+        data += piece
+    return data
+
+
+def _why_not_started(api: APIClient, made: str, image: str, line: str | None) -> str:
+    """Why: `line` is what it said before its output ended, which may be a moment before it does; None when it was late."""
+    end = time.monotonic() + (0 if line is None else END_SECONDS)
+    state = api.inspect_container(made)["State"]
+    while state.get("Running") and time.monotonic() < end:
+        time.sleep(_STEP)
+        state = api.inspect_container(made)["State"]
+    if state.get("Running"):
+        return f"it said nothing within {BOOT_SECONDS:g} s"
+    if state.get("ExitCode") in (126, 127) and "/bin/sh" in (line or "/bin/sh"):
+        return f"the image {image!r} has no usable /bin/sh, which every sandbox needs ({line or state.get('Error')})"
+    return f"its first process ended with exit code {state.get('ExitCode')}: {line or state.get('Error') or 'it said nothing'}"
+
+
+def remove(api: APIClient, sandbox_id: str) -> None:
+    """Remove a sandbox's containers and volumes. What is gone is gone; what is not a sandbox of ours stays."""
+    if not layout.is_sandbox_id(sandbox_id):
+        return
+    _remove_container(api, layout.porter_name(sandbox_id), owner=None)
+    _remove_container(api, sandbox_id, owner=sandbox_id)
+    for volume in (layout.workspace_volume(sandbox_id), layout.state_volume(sandbox_id)):
+        _until_not_busy(partial(api.remove_volume, volume))
+
+
+def _remove_container(api: APIClient, name: str, owner: str | None) -> None:
+    """Remove a container; with `owner`, only if it carries this sandbox's label."""
+    with contextlib.suppress(NotFound):
+        if owner is not None and api.inspect_container(name)["Config"]["Labels"].get(layout.SANDBOX_LABEL) != owner:
+            raise SandboxError(f"the container {name} was not made by Fanfold: it is left alone")
+    _until_not_busy(partial(api.remove_container, name, force=True, v=True))
+
+
+def _until_not_busy(removal: Callable[[], object]) -> None:
+    """Do a removal; wait, within a deadline, while somebody else is at the same."""
+    end = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            removal()
+        except NotFound:
+            return
+        except APIError as exc:
+            if exc.status_code != 409 or time.monotonic() > end:
+                raise
+            time.sleep(_STEP)
+        else:
+            return

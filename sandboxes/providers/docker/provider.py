@@ -1,0 +1,192 @@
+"""Sandboxes as containers of a Docker engine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Mapping
+from typing import Any, Final
+
+from sandboxes.errors import SandboxError, SandboxGone, SandboxNotFound, Unsupported
+from sandboxes.providers.base import (
+    Capabilities,
+    SandboxHandle,
+    SandboxProvider,
+    SandboxSpec,
+    lifetime_stamps,
+    new_sandbox_id,
+)
+from sandboxes.providers.docker import container, images, layout, lifecycle, users
+from sandboxes.providers.docker.engine import Engine
+from sandboxes.providers.docker.exec import ContainerExec
+from sandboxes.sandbox import Sandbox
+from sandboxes.toolbox.attached import ToolboxSandbox
+from sandboxes.toolbox.client import connect
+from sandboxes.toolbox.shell import ShellSandbox
+
+DEFAULT_IMAGE: Final = "python:3.12-slim"
+ATTACH_SECONDS: Final = 30.0
+"""How long attaching may take."""
+_NO_ALLOWLIST = "`network: allowlist` cannot be enforced by the Docker engine alone: use `none`, or `public`."
+
+
+class DockerProvider(SandboxProvider):
+    """Lifecycle of sandboxes on one Docker engine.
+
+    `base_url` is the engine's (default: DOCKER_HOST, else the local socket); `pull` says whether a missing image is fetched.
+    """
+
+    name = "docker"
+
+    def __init__(
+        self, default_image: str = DEFAULT_IMAGE, *, pull: images.Pull = "missing", base_url: str | None = None
+    ) -> None:
+        self._default_image = default_image
+        self._pull: images.Pull = pull
+        self._engine = Engine(base_url)
+        self._info: dict[str, Any] | None = None
+        self._toolbox_ready = False
+        self._filling = threading.Lock()
+
+    async def capabilities(self) -> Capabilities:
+        """See `SandboxProvider`."""
+        if self._info is None:
+            self._info = await self._engine.run("describe itself", lambda: self._engine.api.info())
+        info = self._info
+        limits = {"cpu": "CpuCfsQuota", "pids": "PidsLimit"}
+        lacking = [name for name, key in {**limits, "memory": "MemoryLimit"}.items() if not _can(info, key)]
+        notes = [f"The engine's kernel cannot limit: {', '.join(lacking)}."] if lacking else []
+        return Capabilities(
+            networks=frozenset({"none", "public"}),
+            images=True,
+            writable_system=True,
+            user=True,
+            cpu="cpu" not in lacking,
+            memory="no" if "memory" in lacking else "sandbox",
+            pids="pids" not in lacking,
+            disk=True,
+            mounts=True,
+            idle_timeout=True,
+            runtime=bool(_runtimes(info)),
+            notes=(*notes, _NO_ALLOWLIST),
+        )
+
+    async def check(self, spec: SandboxSpec) -> None:
+        """See `SandboxProvider`."""
+        await super().check(spec)
+        container.check_places(spec)
+        if spec.resources.disk is not None and spec.system == "overlay":
+            raise Unsupported("docker can limit the disk only with `system: read-only`: a writable system has no limit")
+        if any(mount.source is not None for mount in spec.mounts) and not self._engine.is_here:
+            raise Unsupported(f"mounts with a source need an engine on this machine, not {self._engine.address}")
+        runtimes = _runtimes(self._info or {})
+        if spec.runtime is not None and spec.runtime not in runtimes:
+            raise Unsupported(f"the engine has no runtime {spec.runtime!r}, only: {', '.join(runtimes)}")
+
+    async def create(self, spec: SandboxSpec, labels: Mapping[str, str] | None = None) -> SandboxHandle:
+        """See `SandboxProvider`."""
+        await self.check(spec)
+        created_at, expires_at = lifetime_stamps(spec)
+        plan = container.Plan(
+            sandbox_id=new_sandbox_id(),
+            image=spec.image or self._default_image,
+            user=users.NOBODY_IN_PARTICULAR,
+            created_at=created_at,
+            expires_at=expires_at,
+            labels=dict(labels or {}),
+        )
+        making = asyncio.ensure_future(self._engine.run("make a sandbox", self._create, spec, plan))
+        try:
+            transport = await asyncio.shield(making)
+        except asyncio.CancelledError:
+            # The thread cannot be stopped: let it finish, then take away what it made.
+            with contextlib.suppress(Exception):
+                await making
+            await self._remove(plan.sandbox_id)
+            raise
+        data = {"transport": transport, "workdir": spec.workdir}
+        return SandboxHandle(self.name, plan.sandbox_id, plan.labels, created_at, expires_at, data)
+
+    def _create(self, spec: SandboxSpec, plan: container.Plan) -> str:
+        api = self._engine.api
+        image = images.find(api, plan.image, self._pull)
+        with self._filling:
+            if not self._toolbox_ready or not lifecycle.has_toolbox(api):
+                lifecycle.ensure_toolbox(api, plan.image)
+                self._toolbox_ready = True
+        return lifecycle.create(api, spec, lifecycle.prepare(api, spec, plan, image.user))
+
+    async def attach(self, handle: SandboxHandle) -> Sandbox:
+        """See `SandboxProvider`."""
+        if not layout.is_sandbox_id(handle.id):
+            raise SandboxNotFound(f"{handle.id!r} is not the id of a Docker sandbox")
+        run = ContainerExec(self._engine, handle.id)
+        workdir = str(handle.data.get("workdir") or "/workspace")
+        transport = handle.data.get("transport") or await self._transport(run)
+        if transport == "sh":
+            await run.check()
+            return await ShellSandbox.attach(run, sandbox_id=handle.id, workdir=workdir, state=f"{layout.STATE}/sh")
+        return await self._attach_helper(run, handle.id, workdir)
+
+    async def _transport(self, run: ContainerExec) -> str:
+        """Ask the sandbox what its boot script found out; for handles that come from `find`."""
+        answer = await run(layout.TRANSPORT, deadline=ATTACH_SECONDS, cap=100)
+        transport = answer.stdout.decode("ascii", "replace").strip()
+        if transport not in ("helper", "sh"):
+            raise SandboxError(f"the sandbox has not come up: its transport is {transport!r} ({answer.stderr.strip()})")
+        return transport
+
+    async def _attach_helper(self, run: ContainerExec, sandbox_id: str, workdir: str) -> Sandbox:
+        async with asyncio.timeout(ATTACH_SECONDS):
+            stream = await run.open(layout.CONNECT)
+        try:
+            client = await connect(stream.reader, stream.writer, deadline=ATTACH_SECONDS)
+        except SandboxError as exc:
+            await stream.aclose()
+            await run.check()
+            if isinstance(exc, SandboxGone):
+                raise SandboxGone(f"the helper of sandbox {sandbox_id} does not answer: {stream.stderr or exc}") from exc
+            raise
+        return ToolboxSandbox(client, sandbox_id=sandbox_id, workdir=workdir)
+
+    async def destroy(self, handle: SandboxHandle) -> None:
+        """See `SandboxProvider`."""
+        await self._remove(handle.id)
+
+    async def _remove(self, sandbox_id: str) -> None:
+        await self._engine.run("remove a sandbox", lambda: lifecycle.remove(self._engine.api, sandbox_id))
+
+    async def find(self, labels: Mapping[str, str] | None = None) -> list[SandboxHandle]:
+        """See `SandboxProvider`."""
+        wanted = [layout.SANDBOX_LABEL, *(f"{layout.USER_LABEL_PREFIX}{key}={value}" for key, value in (labels or {}).items())]
+        found = await self._engine.run(
+            "list sandboxes", lambda: self._engine.api.containers(all=True, filters={"label": wanted})
+        )
+        return [_handle(item["Labels"]) for item in found]
+
+    async def aclose(self) -> None:
+        """See `SandboxProvider`."""
+        await self._engine.aclose()
+
+
+def _runtimes(info: Mapping[str, Any]) -> list[str]:
+    """The engine's runtimes, without those that every engine has."""
+    return sorted(name for name in info.get("Runtimes") or {} if name != "runc" and not name.startswith("io.containerd."))
+
+
+def _can(info: Mapping[str, Any], key: str) -> bool:
+    """Whether the engine says so; its spelling of `CpuCfsQuota` has changed over time."""
+    return any(bool(value) for name, value in info.items() if name.lower() == key.lower())
+
+
+def _handle(marks: Mapping[str, str]) -> SandboxHandle:
+    prefix = layout.USER_LABEL_PREFIX
+    return SandboxHandle(
+        DockerProvider.name,
+        marks[layout.SANDBOX_LABEL],
+        {key.removeprefix(prefix): value for key, value in marks.items() if key.startswith(prefix)},
+        marks.get(layout.CREATED_LABEL, ""),
+        marks.get(layout.EXPIRES_LABEL, ""),
+        {"workdir": marks.get(layout.WORKDIR_LABEL, "/workspace")},
+    )

@@ -1,0 +1,84 @@
+"""The one door to providers: a name in, a `SandboxProvider` out. Nothing of a provider is imported before it is asked for.
+
+Other distributions add providers through the entry point group `fanfold.providers`: a callable that takes the keyword `home`
+(a folder for local state, which it may ignore) and returns a `SandboxProvider`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+from collections.abc import Callable, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from sandboxes.errors import InvalidSpec, ProviderUnavailable
+from sandboxes.providers.base import SandboxProvider
+
+GROUP: Final = "fanfold.providers"
+IMAGE_VARIABLE: Final = "FANFOLD_DOCKER_IMAGE"
+"""Environment variable: the image of Docker sandboxes whose spec names none."""
+
+
+def provider_names() -> list[str]:
+    """Every name that `get_provider` knows here, sorted: ours, and those of installed distributions."""
+    return sorted({*_BUILT_IN, *(point.name for point in entry_points(group=GROUP))})
+
+
+def get_provider(name: str, *, home: Path) -> SandboxProvider:
+    """The provider of this name, not connected to anything yet. `home` is the folder of providers with local state.
+
+    Raises `InvalidSpec` for a name that nobody has, `ProviderUnavailable` when what it needs is not installed.
+    """
+    built_in = _BUILT_IN.get(name)
+    if built_in is not None:
+        return built_in(home)
+    point = next(iter(entry_points(group=GROUP, name=name)), None)
+    if point is None:
+        raise InvalidSpec(_unknown(name))
+    return _third_party(point, home)
+
+
+def _unknown(name: str) -> str:
+    names = provider_names()
+    close = difflib.get_close_matches(name, names, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    return f"there is no sandbox provider {name!r}.{hint} Installed are: {', '.join(names)}"
+
+
+def _local(home: Path) -> SandboxProvider:
+    module = importlib.import_module("sandboxes.providers.local")
+    made: SandboxProvider = module.LocalProvider(home)
+    return made
+
+
+def _docker(_home: Path) -> SandboxProvider:
+    try:
+        module = importlib.import_module("sandboxes.providers.docker")
+    except ModuleNotFoundError as exc:
+        if exc.name is None or exc.name.partition(".")[0] != "docker":
+            raise
+        raise ProviderUnavailable(
+            "provider 'docker' needs the Docker SDK for Python, which is not installed: pip install 'fanfold[docker]'"
+        ) from exc
+    image = os.environ.get(IMAGE_VARIABLE) or module.DEFAULT_IMAGE
+    made: SandboxProvider = module.DockerProvider(image)
+    return made
+
+
+_BUILT_IN: Final[Mapping[str, Callable[[Path], SandboxProvider]]] = MappingProxyType({"local": _local, "docker": _docker})
+
+
+def _third_party(point: EntryPoint, home: Path) -> SandboxProvider:
+    where = f"provider {point.name!r} ({point.value})"
+    try:
+        factory = point.load()
+    except (ImportError, AttributeError) as exc:
+        raise ProviderUnavailable(f"{where} cannot be loaded: {exc}; install its distribution again") from exc
+    made = factory(home=home)
+    if not isinstance(made, SandboxProvider):
+        raise ProviderUnavailable(f"{where} returned a {type(made).__name__}, which is not a SandboxProvider")
+    return made

@@ -1,0 +1,21 @@
+# WORD LENGTH CAP: names of the files below a folder (or the one file) that may hold the text on stdin; ends like walk.
+path "$1"
+look "$p" || exit 0
+F="$S/tmp/$$"
+trap 'rm -f "$F"' EXIT
+head -c "$2" >"$F"
+if [ ! -d "$p" ]; then
+    echo one
+    exit 0
+fi
+echo ok
+{
+    if [ "$2" -gt 0 ]; then
+        find "${p%/}/." ! -type d \( -type f -o -type l \) \
+            -exec sh -c 'f=$1; shift; for one; do shift; [ -f "$one" ] && set -- "$@" "$one"; done
+                [ $# -eq 0 ] || grep -l -F -f "$f" -- "$@" 2>/dev/null; exit 0' sh "$F" {} + 2>/dev/null
+    else
+        find "${p%/}/." ! -type d \( -type f -o -type l \) -print 2>/dev/null
+    fi
+    printf '%s///\n' "$?"
+} | head -c "$3"

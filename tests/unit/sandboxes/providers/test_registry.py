@@ -1,0 +1,110 @@
+"""A name becomes a provider; a wrong one becomes advice."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from sandboxes.errors import InvalidSpec, ProviderUnavailable
+from sandboxes.providers.docker import DockerProvider
+from sandboxes.providers.local import LocalProvider
+from sandboxes.providers.registry import GROUP, IMAGE_VARIABLE, get_provider, provider_names
+
+
+def test_our_own_providers_are_known(tmp_path):
+    assert {"docker", "local"} <= set(provider_names())
+    assert isinstance(get_provider("local", home=tmp_path), LocalProvider)
+    assert isinstance(get_provider("docker", home=tmp_path), DockerProvider)
+
+
+def test_an_unknown_name_is_refused_with_a_suggestion_and_the_list(tmp_path):
+    with pytest.raises(InvalidSpec, match=r"'dokcer'\. Did you mean 'docker'\? Installed are: .*docker.*local"):
+        get_provider("dokcer", home=tmp_path)
+
+
+def test_a_name_that_is_like_nothing_gets_the_list_alone(tmp_path):
+    with pytest.raises(InvalidSpec, match=r"no sandbox provider 'zzz'\. Installed are"):
+        get_provider("zzz", home=tmp_path)
+
+
+def test_the_environment_chooses_the_default_image(tmp_path, monkeypatch):
+    monkeypatch.setenv(IMAGE_VARIABLE, "example:1")
+    assert get_provider("docker", home=tmp_path)._default_image == "example:1"
+
+
+def run_python(script, *paths):
+    text = textwrap.dedent(script)
+    return subprocess.run([sys.executable, "-c", text, *paths], capture_output=True, text=True, timeout=60)
+
+
+def test_nothing_of_a_provider_is_imported_before_it_is_asked_for():
+    script = """
+        import sys
+        import sandboxes.providers.registry
+        print([name for name in ("docker", "sandboxes.providers.docker", "sandboxes.providers.local") if name in sys.modules])
+    """
+    assert run_python(script).stdout == "[]\n"
+
+
+def test_a_missing_sdk_is_told_with_the_way_to_get_it(tmp_path):
+    script = """
+        import sys
+        from pathlib import Path
+        from sandboxes.errors import ProviderUnavailable
+        from sandboxes.providers.registry import get_provider
+
+        class Missing:
+            def find_spec(self, name, path=None, target=None):
+                if name == "docker":
+                    raise ModuleNotFoundError("No module named 'docker'", name="docker")
+
+        sys.meta_path.insert(0, Missing())
+        try:
+            get_provider("docker", home=Path("."))
+        except ProviderUnavailable as exc:
+            print(exc)
+    """
+    assert "pip install 'fanfold[docker]'" in run_python(script).stdout
+
+
+@pytest.fixture
+def distribution(tmp_path, monkeypatch):
+    """Installs a distribution that adds a provider, for this test."""
+
+    def install(source, value):
+        (tmp_path / "theirs.py").write_text(textwrap.dedent(source))
+        info = tmp_path / "theirs-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[{GROUP}]\ntheirs = {value}\n")
+        monkeypatch.syspath_prepend(tmp_path)
+
+    yield install
+    sys.modules.pop("theirs", None)
+
+
+def test_another_distribution_can_add_a_provider(distribution, tmp_path):
+    distribution(
+        """
+        from sandboxes.providers.local import LocalProvider
+
+        class Theirs(LocalProvider):
+            name = "theirs"
+        """,
+        "theirs:Theirs",
+    )
+    assert "theirs" in provider_names()
+    assert get_provider("theirs", home=tmp_path).name == "theirs"
+
+
+def test_a_provider_that_cannot_be_loaded_is_told_apart_from_one_that_is_unknown(distribution, tmp_path):
+    distribution("", "theirs:Missing")
+    with pytest.raises(ProviderUnavailable, match=r"provider 'theirs' .* cannot be loaded"):
+        get_provider("theirs", home=tmp_path)
+
+
+def test_what_is_no_provider_is_not_taken_for_one(distribution, tmp_path):
+    distribution("def make(home):\n    return 'a string'\n", "theirs:make")
+    with pytest.raises(ProviderUnavailable, match="returned a str, which is not a SandboxProvider"):
+        get_provider("theirs", home=tmp_path)

@@ -1,0 +1,85 @@
+"""A client of a sandbox in another process, fed on stdin.
+
+It makes the provider again from a pickled factory, attaches to a sandbox by its JSON handle, and does one thing. It is what
+the checks kill in the middle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pickle
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sandboxes.providers.base import SandboxHandle, SandboxProvider
+from sandboxes.sandbox import CommandSpec, Sandbox
+from sandboxes.testing.conformance.base import ProviderFactory
+from sandboxes.toolbox.calls import call_scope
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the other process has to do: `start`, `execute` or `read`, with these arguments, in the sandbox of this handle."""
+
+    handle: Mapping[str, Any]
+    what: str
+    arguments: Mapping[str, str]
+
+
+async def begin(provider_factory: ProviderFactory, job: Job) -> asyncio.subprocess.Process:
+    """Start the other process; its stdout can be read."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        f"from {__name__} import main; main()",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(sys.path).encode() + b"\n" + pickle.dumps((provider_factory, job)))
+    await process.stdin.drain()
+    process.stdin.close()
+    return process
+
+
+async def perform(provider: SandboxProvider, job: Job) -> None:
+    """Do the job and say what came of it on stdout."""
+    sandbox = await provider.attach(SandboxHandle.from_json(job.handle))
+    try:
+        say(await _ask(sandbox, job))
+    finally:
+        await sandbox.aclose()
+        await provider.aclose()
+
+
+async def _ask(sandbox: Sandbox, job: Job) -> str:
+    if job.what == "start":
+        command = await sandbox.start(CommandSpec(job.arguments["command"]), call_id=job.arguments["call_id"])
+        say("started")
+        return str((await command.wait()).exit_code)
+    if job.what == "execute":
+        with call_scope(job.arguments["scope"]):
+            return (await sandbox.aexecute(job.arguments["command"])).output
+    read = await sandbox.aread(job.arguments["path"])
+    return json.dumps({"content": read.file_data["content"] if read.file_data else read.error, "pid": os.getpid()})
+
+
+def say(line: str) -> None:
+    """One line on stdout, at once."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Read where modules are, the factory and the job from stdin, and do it."""
+    sys.path[:] = json.loads(sys.stdin.buffer.readline())
+    factory, job = pickle.load(sys.stdin.buffer)
+    asyncio.run(perform(factory(), job))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,21 @@
+"""The docker provider passes the conformance kit with an image that has no Python: plain exec and `sh`."""
+
+import functools
+
+import pytest
+
+from sandboxes.providers.docker import DockerProvider
+from sandboxes.testing.conformance import ProviderConformance
+
+
+@pytest.fixture(scope="module")
+def provider_factory():
+    return functools.partial(DockerProvider, default_image="fanfold-test/nopython:latest", pull="never")
+
+
+@pytest.mark.docker
+class TestDockerWithoutPython(ProviderConformance):
+    gaps = {
+        "test_no_more_processes_can_be_started_than_allowed": "plain exec takes a dozen processes for each command: when the "
+        "orphans of one that ended take nearly all of 64, no other can be started",
+    }

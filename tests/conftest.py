@@ -1,0 +1,50 @@
+"""Fixtures of every test: what needs a service skips on a laptop where it is missing, and fails in CI."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+ENGINE_SECONDS = 20
+"""Seconds within which the engine must say that it is there."""
+IMAGES = ("fanfold-test/base:latest", "fanfold-test/nopython:latest")
+
+
+def missing(reason: str) -> None:
+    """Skip the test, or fail it in CI, where nothing may be missing."""
+    if os.environ.get("CI", "").lower() in ("1", "true", "yes"):
+        pytest.fail(f"{reason} In CI this is an error: `make test` prepares it.", pytrace=False)
+    pytest.skip(f"{reason} `make test` prepares it.")
+
+
+def engine_problem() -> str | None:
+    """Why Docker tests cannot run here; None when they can."""
+    try:
+        subprocess.run(
+            ["docker", "image", "inspect", "--format", "{{.Id}}", *IMAGES],
+            check=True,
+            capture_output=True,
+            timeout=ENGINE_SECONDS,
+            text=True,
+        )
+    except FileNotFoundError:
+        return "There is no docker command."
+    except subprocess.TimeoutExpired:
+        return f"The Docker engine did not answer within {ENGINE_SECONDS} s."
+    except subprocess.CalledProcessError as exc:
+        return f"The Docker engine or a test image is missing: {exc.stderr.strip()}."
+    return None
+
+
+@pytest.fixture(scope="session")
+def _engine_problem() -> str | None:
+    return engine_problem()
+
+
+@pytest.fixture(autouse=True)
+def _needs_docker(request: pytest.FixtureRequest) -> None:
+    """Every test that is marked `docker` needs the engine and its images."""
+    if request.node.get_closest_marker("docker") and (problem := request.getfixturevalue("_engine_problem")):
+        missing(problem)

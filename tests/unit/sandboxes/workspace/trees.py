@@ -1,0 +1,95 @@
+"""Workspaces for tests: as values, on disk, as a sandbox would report them, and as Git sees them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from sandboxes.workspace.archive import pack_folder
+from sandboxes.workspace.manifest import FileEntry, Mode
+from sandboxes.workspace.names import to_text
+from sandboxes.workspace.patch import Fetch
+from sandboxes.workspace.store import blob_id
+from sandboxes.workspace.tarwriter import TarWriter
+from sandboxes.workspace.tree import BaseTree
+
+FILE: Mode = "100644"
+EXECUTABLE: Mode = "100755"
+LINK: Mode = "120000"
+
+Files = dict[bytes, tuple[Mode, bytes]]
+"""A workspace: path -> (mode, content or target)."""
+
+
+def write_files(folder: Path, files: Files) -> Path:
+    folder.mkdir(exist_ok=True)
+    for path, (mode, content) in files.items():
+        full = folder / os.fsdecode(path)
+        full.parent.mkdir(parents=True, exist_ok=True)
+        if mode == LINK:
+            os.symlink(content, full)  # noqa: PTH211 - a Path would tidy the target up
+            continue
+        full.write_bytes(content)
+        full.chmod(0o755 if mode == EXECUTABLE else 0o644)
+    return folder
+
+
+def read_files(folder: Path) -> Files:
+    found: Files = {}
+    for here, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name != ".git"]
+        links = [name for name in folders if Path(here, name).is_symlink()]
+        for full in (Path(here, name) for name in names + links):
+            path = os.fsencode(full.relative_to(folder))
+            if full.is_symlink():
+                found[path] = (LINK, os.fsencode(os.readlink(full)))  # noqa: PTH115 - a Path would tidy the target up
+            else:
+                found[path] = (EXECUTABLE if full.stat().st_mode & 0o100 else FILE, full.read_bytes())
+    return found
+
+
+def base_of(files: Files, place: Path) -> BaseTree:
+    """The base tree of a workspace, by the way that a run's inputs go: folder, tar, tree."""
+    folder = write_files(place / "folder", files)
+    with (place / "input.tar").open("w+b") as file:
+        out = TarWriter(file)
+        pack_folder(folder, out)
+        out.close()
+    return BaseTree.from_tar(place / "input.tar", place / "store")
+
+
+def entry(path: bytes, mode: Mode, content: bytes) -> FileEntry:
+    target = to_text(content) if mode == LINK else None
+    return FileEntry(to_text(path), mode, len(content), blob_id([content], len(content)), target)
+
+
+def manifest_of(files: Files) -> list[FileEntry]:
+    return [entry(path, mode, content) for path, (mode, content) in sorted(files.items())]
+
+
+def fetch_from(files: Files, asked: list[str] | None = None) -> Fetch:
+    """Serves contents as a sandbox does, in small pieces, and notes in `asked` what was asked for."""
+
+    async def fetch(path: str) -> AsyncIterator[bytes]:
+        if asked is not None:
+            asked.append(path)
+        mode, content = files.get(os.fsencode(path), (LINK, b""))
+        if mode == LINK:
+            raise FileNotFoundError(path)
+        for at in range(0, len(content), 1000):
+            yield content[at : at + 1000]
+
+    return fetch
+
+
+def git(folder: Path, *arguments: str, stdin: bytes = b"") -> bytes:
+    """Run git in a folder, without anybody's configuration. Its complaint is the failure's message."""
+    environment = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "LC_ALL": "C"}
+    environment |= {"GIT_CEILING_DIRECTORIES": str(folder.parent), "HOME": str(folder)}
+    environment |= {f"GIT_{who}_{what}": "tester" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    done = subprocess.run(["git", *arguments], cwd=folder, input=stdin, env=environment, capture_output=True, timeout=60)
+    if done.returncode:
+        raise AssertionError(f"git {' '.join(arguments)}: {done.stderr.decode(errors='replace')}")
+    return done.stdout

@@ -1,0 +1,97 @@
+"""What surrounds each call of a tool and of the model: idempotency ids, and which errors go where.
+
+A tool's error goes to the model, which can mend it. A failure of the sandbox, or of Fanfold itself, ends the run and is never
+shown to the model as a result. A failure of the model's provider is told apart from a wrong key or a wrong name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
+from langchain_core.messages import AIMessage, ToolMessage
+from langgraph.errors import GraphBubbleUp
+from langgraph.prebuilt.tool_node import ToolCallRequest
+from langgraph.types import Command
+
+from orchestrator.agent.render import clean, clip
+from orchestrator.errors import BadInput, FanfoldError, InfrastructureError
+from sandboxes.errors import FanfoldSandboxError
+from sandboxes.toolbox.calls import call_scope
+
+ERROR_CAP = 2000
+"""Characters of an exception's text that a message repeats."""
+
+_REFUSED_KEY = (401, 403)
+_UNKNOWN_MODEL = 404
+
+
+class ToolCalls(AgentMiddleware[AgentState[Any], None, Any]):
+    """Runs each tool call under its own idempotency ids, and turns a tool's exceptions into error messages."""
+
+    def __init__(self, thread_id: str) -> None:
+        super().__init__()
+        self._thread_id = thread_id
+
+    async def awrap_tool_call(
+        self,
+        request: ToolCallRequest,
+        handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
+    ) -> ToolMessage | Command[Any]:
+        """Raises the errors of Fanfold and of the sandbox; answers every other with an error message."""
+        call = request.tool_call
+        try:
+            with call_scope(self._scope(request)):
+                return await handler(request)
+        except (GraphBubbleUp, FanfoldError, FanfoldSandboxError):
+            raise
+        except Exception as exc:
+            text = clean(clip(f"Error: {call['name']} failed: {type(exc).__name__}: {exc}", ERROR_CAP))
+            return ToolMessage(text, name=call["name"], tool_call_id=call["id"], status="error")
+
+    def _scope(self, request: ToolCallRequest) -> str:
+        """The same on every attempt at this call, and no other call's.
+
+        Some providers number the tool calls of each answer anew, so that an id alone would name many calls: the number of
+        the answer tells them apart.
+        """
+        answers = sum(isinstance(message, AIMessage) for message in request.state["messages"])
+        return f"{self._thread_id}:{answers}:{request.tool_call['id']}"
+
+
+class ModelCalls(AgentMiddleware[AgentState[Any], None, Any]):
+    """Translates what a model's SDK raises into Fanfold's errors."""
+
+    def __init__(self, model: str, secret: str | None) -> None:
+        super().__init__()
+        self._model = model
+        self._secret = secret
+
+    async def awrap_model_call(
+        self,
+        request: ModelRequest[None],
+        handler: Callable[[ModelRequest[None]], Awaitable[ModelResponse[Any]]],
+    ) -> ModelResponse[Any]:
+        """Raises `BadInput` when the key or the name is refused, `InfrastructureError` when the provider fails."""
+        try:
+            return await handler(request)
+        except (GraphBubbleUp, FanfoldError, FanfoldSandboxError):
+            raise
+        except Exception as exc:
+            raise self._translated(exc) from exc
+
+    def _translated(self, exc: Exception) -> FanfoldError:
+        text = clip(redacted(f"{type(exc).__name__}: {exc}", self._secret), ERROR_CAP)
+        status = getattr(exc, "status_code", None)
+        who = f"model '{self._model}'"
+        if status in _REFUSED_KEY:
+            return BadInput(f"{who}: its provider refuses the key: check that it is right and may use this model ({text})")
+        if status == _UNKNOWN_MODEL:
+            return BadInput(f"{who}: its provider does not know it: check the name ({text})")
+        return InfrastructureError(f"{who}: the call failed: {text}")
+
+
+def redacted(text: str, secret: str | None) -> str:
+    """`text` without the key."""
+    return text.replace(secret, "***") if secret else text

@@ -1,0 +1,69 @@
+"""Freezing what a run needs into its folder, so that a worker needs only the run's id, whatever happens to the originals."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from orchestrator.errors import BadInput
+from orchestrator.models import find_model_key, split_model
+from orchestrator.runs.files import RunFolder, Secrets
+from orchestrator.spec import AgentSpec, RunSpec
+
+MAX_MODEL_FILE = 64 * 1024 * 1024
+"""Bytes of a script or a cassette."""
+
+
+def freeze_run(
+    spec: RunSpec,
+    folder: RunFolder,
+    *,
+    base_dir: Path,
+    granted: Collection[str],
+    environ: Mapping[str, str],
+    named: Collection[str],
+) -> None:
+    """Put inputs, model file and secrets of `spec` into `folder`. Raises `BadInput`; see `Service.submit` for the rest."""
+    secrets = Secrets(
+        _resolve_secrets(spec, granted, environ),
+        find_model_key(spec.agent.model, environ) if spec.agent else None,
+    )
+    if spec.agent:
+        _freeze_model(spec.agent, folder, base_dir, outside="model" in named)
+    if spec.inputs:
+        from orchestrator.inputs import freeze  # it imports a Git library
+
+        freeze(spec.inputs, base_dir, folder.path, allow_outside="inputs" in named)
+    folder.write_secrets(secrets)
+
+
+def _resolve_secrets(spec: RunSpec, granted: Collection[str], environ: Mapping[str, str]) -> dict[str, str]:
+    """The values of the secrets. A task file is not trusted to take what it names: a person grants each variable."""
+    refused = sorted(set(spec.secret_variables.values()) - set(granted))
+    if refused:
+        options = " ".join(f"--secret {name}" for name in refused)
+        raise BadInput(
+            f"secrets: the task asks for {', '.join(refused)} of your environment, which was not granted;"
+            f" if you trust it, add {options} (or set FANFOLD_ALLOWED_SECRETS)"
+        )
+    values = {}
+    for name, variable in spec.secret_variables.items():
+        if not environ.get(variable):
+            raise BadInput(f"secrets.{name}: the variable {variable} is not set, or empty, in your environment")
+        values[name] = environ[variable]
+    return values
+
+
+def _freeze_model(agent: AgentSpec, folder: RunFolder, base_dir: Path, *, outside: bool) -> None:
+    kind, name, _ = split_model(agent.model)
+    if kind not in ("scripted", "replay"):
+        return
+    base = base_dir.resolve()
+    path = (base / Path(name).expanduser()).resolve() if outside else (base / name).resolve()
+    if not outside and not path.is_relative_to(base):
+        raise BadInput(f"agent.model: '{name}' leads out of the task file's folder {base}: put the file inside it")
+    if not path.is_file():
+        raise BadInput(f"agent.model: there is no file '{name}' in {base}")
+    if path.stat().st_size > MAX_MODEL_FILE:
+        raise BadInput(f"agent.model: '{name}' is larger than {MAX_MODEL_FILE // 1024**2} MiB")
+    folder.model_file.write_bytes(path.read_bytes())

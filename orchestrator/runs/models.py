@@ -1,0 +1,150 @@
+"""The types of the record, frozen: only the store changes a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from orchestrator.errors import ErrorKind
+
+
+class RunStatus(StrEnum):
+    """Where a run is in its life."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    INTERRUPTED = "interrupted"
+    """It waits for a person's decision."""
+    SUCCESS = "success"
+    ERROR = "error"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the run has ended: nothing about it changes any more."""
+        return not TRANSITIONS[self]
+
+
+TRANSITIONS: dict[RunStatus, frozenset[RunStatus]] = {
+    RunStatus.PENDING: frozenset({RunStatus.RUNNING, RunStatus.CANCELLED, RunStatus.ERROR}),
+    RunStatus.RUNNING: frozenset(
+        {RunStatus.INTERRUPTED, RunStatus.SUCCESS, RunStatus.ERROR, RunStatus.TIMEOUT, RunStatus.CANCELLED}
+    ),
+    RunStatus.INTERRUPTED: frozenset({RunStatus.PENDING, RunStatus.CANCELLED, RunStatus.ERROR, RunStatus.TIMEOUT}),
+    RunStatus.SUCCESS: frozenset(),
+    RunStatus.ERROR: frozenset(),
+    RunStatus.TIMEOUT: frozenset(),
+    RunStatus.CANCELLED: frozenset(),
+}
+"""The legal steps. A run whose worker died stays `running` and is claimed again."""
+
+_EXIT_CODES = {RunStatus.SUCCESS: 0, RunStatus.TIMEOUT: 4, RunStatus.CANCELLED: 130}
+_ERROR_EXIT_CODES: dict[ErrorKind, int] = {"task": 1, "input": 2, "infrastructure": 3}
+
+
+@dataclass(frozen=True)
+class RunError:
+    """Why a run ended badly."""
+
+    kind: ErrorKind
+    message: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run as it was when it was read."""
+
+    id: str
+    name: str
+    status: RunStatus
+    spec: dict[str, Any]
+    """The `RunSpec` as JSON."""
+    created_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    error: RunError | None = None
+    attempt: int = 0
+    """Counted from 1 when a worker begins; more after a retry or after a worker died."""
+    cancel_requested: bool = False
+    worker: str | None = None
+    """The worker that holds, or held, the lease."""
+    heartbeat_at: datetime | None = None
+    """When that worker was last heard of."""
+    sandbox: dict[str, Any] | None = None
+    """Handle of the live sandbox, as JSON."""
+
+    @property
+    def exit_code(self) -> int | None:
+        """What the command line ends with; None while the run goes on."""
+        if not self.status.terminal:
+            return None
+        if self.status is RunStatus.ERROR:
+            return _ERROR_EXIT_CODES[self.error.kind if self.error else "infrastructure"]
+        return _EXIT_CODES[self.status]
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A worker's right to write to a run, until it finishes or another one claims it."""
+
+    run_id: str
+    token: int
+    """Grows with each claim of the run."""
+    worker: str
+
+
+@dataclass(frozen=True)
+class NewEvent:
+    """Something that happened, not yet in the record."""
+
+    type: str
+    data: dict[str, Any]
+    at: datetime
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened in a run. `seq` counts from 1 without gaps.
+
+    Types and the keys of `data`: run.started {attempt, worker}, sandbox.created {id, provider}, input.ready {bytes},
+    command.started {command}, command.output {stream, text}, command.finished {exit_code}, model.message {text, usage},
+    tool.call {id, name, args}, tool.result {id, name, text, status}, todos.updated {todos}, verify.started {command},
+    verify.output {stream, text}, verify.finished {exit_code}, artifact.created {name, size}, log {level, text},
+    run.finished {status, error}.
+
+    Output that is not UTF-8 has a key `base64` too, with the very bytes of which `text` is the readable form.
+    """
+
+    run_id: str
+    seq: int
+    type: str
+    at: datetime
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A file that a run left."""
+
+    run_id: str
+    name: str
+    """A relative path without `..`: `patch.diff`, `command.log`, `files/reports/unit.xml`."""
+    size: int
+    """Bytes."""
+    sha256: str
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class WorkerInfo:
+    """A worker that has said that it is alive."""
+
+    id: str
+    host: str
+    pid: int
+    concurrency: int
+    started_at: datetime
+    heartbeat_at: datetime

@@ -1,0 +1,219 @@
+"""What a user asks for: `RunSpec`, written as a task.yaml. Unknown keys are refused, with a suggestion."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, field_validator, model_validator
+
+from orchestrator.complaints import complaints
+from orchestrator.errors import BadInput
+from orchestrator.models import split_model
+from orchestrator.yamlfile import Document, read_yaml
+from sandboxes.providers.base import Duration, Network, Resources, SandboxPath, SandboxSpec, Strict
+
+DEFAULT_TIMEOUT = 1800.0
+"""Seconds."""
+MAX_TIMEOUT = 7 * 86400.0
+"""Seconds."""
+LIFETIME_MARGIN = 300.0
+"""Seconds that a sandbox may outlive its run's timeout: for unpacking before and collecting outputs after."""
+MAX_RETRIES = 10
+MAX_TEXT = 512 * 1024
+"""Characters of a prompt or a command; below the size of a task file."""
+
+_NAME = re.compile(r"[\w][\w .:/+-]{0,99}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def _check_name(value: str) -> str:
+    if not _NAME.fullmatch(value):
+        raise ValueError("must be at most 100 letters, digits, spaces and any of . : / + - _, beginning with a letter or digit")
+    return value
+
+
+def _check_filled(value: str) -> str:
+    if not value.strip():
+        raise ValueError("must not be empty")
+    if "\0" in value:
+        raise ValueError("must not contain NUL characters")
+    return value
+
+
+def _check_variables(values: dict[str, str]) -> dict[str, str]:
+    for name, value in values.items():
+        if not _VARIABLE.fullmatch(name):
+            raise ValueError(f"{name!r} cannot be the name of an environment variable")
+        if "\0" in value:
+            raise ValueError(f"the value of {name} must not contain NUL characters")
+    return values
+
+
+def _number_as_text(value: object) -> object:
+    """Environment variables are text: `PORT: 8080` means the text."""
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+Text = Annotated[str, Field(max_length=MAX_TEXT), AfterValidator(_check_filled)]
+Variables = Annotated[dict[str, Annotated[str, BeforeValidator(_number_as_text)]], AfterValidator(_check_variables)]
+
+
+def check_inside(value: str) -> str:
+    """A relative path without `..`; where links lead is checked when it is opened."""
+    if value.startswith(("/", "~")) or ".." in PurePosixPath(value).parts or "\0" in value or not value:
+        raise ValueError(f"{value!r} leads out of the task file's folder: write a path inside it, without '..'")
+    return value
+
+
+InsidePath = Annotated[str, AfterValidator(check_inside)]
+
+
+class AgentSpec(Strict):
+    """An agent: a model with a goal and the sandbox's tools."""
+
+    prompt: Text
+    """What it is asked to do."""
+    model: str
+    """`scripted:FILE`, `replay:FILE`, `record:FILE=MODEL`, or `PROVIDER:NAME` as langchain's `init_chat_model` knows it."""
+    system_prompt: Text | None = None
+    """Replaces the built-in system prompt."""
+    max_steps: int = Field(100, gt=0, le=10_000)
+    """Calls of the model."""
+
+    @field_validator("model")
+    @classmethod
+    def _known_form(cls, value: str) -> str:
+        split_model(value)
+        return value
+
+
+class GitSource(Strict):
+    """A repository at a ref."""
+
+    url: str
+    """Address, or a path inside the task file's folder."""
+    ref: str = "HEAD"
+    """Branch, tag or commit."""
+
+
+class InputSpec(Strict):
+    """What the workspace holds at the start: at most one of a folder, a repository and an archive."""
+
+    path: str | None = None
+    """Folder inside the task file's folder."""
+    git: GitSource | None = None
+    archive: str | None = None
+    """Tar or zip file inside the task file's folder."""
+    exclude: tuple[str, ...] = ()
+    """Names of files and folders that are left out, at any depth."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> InputSpec:
+        given = [name for name in ("path", "git", "archive") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"give exactly one of 'path', 'git' and 'archive', not {' and '.join(given) or 'none'}")
+        return self
+
+
+class OutputSpec(Strict):
+    """What is kept of the workspace at the end."""
+
+    patch: bool | None = None
+    """A patch of what changed. Default: yes, when there are inputs."""
+    files: tuple[InsidePath, ...] = ()
+    """Globs; what matches becomes an artifact."""
+
+
+class TaskSandbox(Strict):
+    """The sandbox that a task asks for.
+
+    These are the fields of `SandboxSpec` that a task's author may choose, and no others: what concerns the machine's own
+    files (`mounts`, `rootfs`) is its operator's.
+    """
+
+    provider: str = Field("local", min_length=1, max_length=100)
+    image: str | None = None
+    system: Literal["read-only", "overlay"] = "read-only"
+    workdir: SandboxPath = "/workspace"
+    env: Variables = Field(default_factory=dict)
+    user: str | None = None
+    resources: Resources = Resources()
+    network: Network = "none"
+    allowed_hosts: tuple[str, ...] = ()
+    lifetime: Duration | None = None
+    """Default: the run's timeout and a margin."""
+    idle_timeout: Duration | None = None
+    runtime: str | None = None
+
+
+class RunSpec(Strict):
+    """One run, whole. JSON forms of it (`model_dump(mode="json")`) hold no secret values."""
+
+    name: Annotated[str, AfterValidator(_check_name)] = "task"
+    agent: AgentSpec | None = None
+    command: Text | None = None
+    """A shell command, instead of an agent."""
+    sandbox: TaskSandbox = TaskSandbox()
+    inputs: InputSpec | None = None
+    outputs: OutputSpec = OutputSpec()
+    verify: Text | None = None
+    """A shell command that decides: exit code 0 is success."""
+    timeout: Duration = Field(DEFAULT_TIMEOUT, le=MAX_TIMEOUT)
+    """Seconds for the whole run, all attempts together."""
+    retries: int = Field(0, ge=0, le=MAX_RETRIES)
+    """How often a failed attempt is tried again, in a fresh sandbox."""
+    secrets: Variables = Field(default_factory=dict)
+    """Environment variables of the sandbox's commands, each given as `${VAR}` of whoever submits the run."""
+
+    @field_validator("secrets")
+    @classmethod
+    def _only_references(cls, value: dict[str, str]) -> dict[str, str]:
+        for name, reference in value.items():
+            if not _REFERENCE.fullmatch(reference):
+                raise ValueError(f"write {name}: ${{VARIABLE}}; the value of a secret does not belong in a task file")
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> RunSpec:
+        if (self.agent is None) == (self.command is None):
+            raise ValueError("give exactly one of 'agent' and 'command'")
+        if self.sandbox.lifetime is not None and self.sandbox.lifetime < self.timeout:
+            raise ValueError("sandbox.lifetime is shorter than timeout: the sandbox would end under the run")
+        return self
+
+    @property
+    def secret_variables(self) -> dict[str, str]:
+        """For each variable of the sandbox the variable of the submitter that it comes from."""
+        return {name: reference[2:-1] for name, reference in self.secrets.items()}
+
+    @property
+    def wants_patch(self) -> bool:
+        """Whether a patch is to be made."""
+        return self.outputs.patch if self.outputs.patch is not None else self.inputs is not None
+
+    def sandbox_spec(self) -> SandboxSpec:
+        """What the provider is asked for."""
+        fields = self.sandbox.model_dump(exclude={"provider", "lifetime"})
+        return SandboxSpec(**fields, lifetime=self.sandbox.lifetime or self.timeout + LIFETIME_MARGIN)
+
+
+def load_task(path: Path) -> RunSpec:
+    """Read a task file. Raises `BadInput` with one line for each thing that is wrong with it."""
+    document = read_yaml(path)
+    return parse_task(document, default_name=path.stem if path.stem != "task" else path.resolve().parent.name)
+
+
+def parse_task(document: Document, *, default_name: str | None = None) -> RunSpec:
+    """The `RunSpec` that a document describes. Raises `BadInput`."""
+    value = document.value
+    if not isinstance(value, dict):
+        raise BadInput(f"{document.source}: a task is a mapping: it needs at least 'command: ...' or 'agent: ...'")
+    if "name" not in value and default_name and _NAME.fullmatch(default_name):
+        value = {"name": default_name, **value}
+    try:
+        return RunSpec.model_validate(value)
+    except ValidationError as exc:
+        raise BadInput("\n".join(complaints(exc, RunSpec, document))) from exc

@@ -1,0 +1,112 @@
+"""What a run leaves: a patch of its workspace, files by glob, and other artifacts. All of it comes from a sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+import shutil
+from collections.abc import AsyncIterable, AsyncIterator
+from typing import TYPE_CHECKING
+
+from orchestrator.errors import BadInput, TaskFailed
+from orchestrator.runs.files import RunFolder, TooLarge, one_piece
+from orchestrator.runs.models import Lease
+from orchestrator.runs.store import Store
+from orchestrator.spec import RunSpec
+from orchestrator.worker.recorder import Recorder
+from sandboxes.errors import PatchRefused
+from sandboxes.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from sandboxes.workspace.tree import BaseTree
+
+PATCH_NAME = "patch.diff"
+ARTIFACT_CAP = 512 * 1024 * 1024
+"""Bytes of one artifact."""
+RUN_CAP = 2 * 1024 * 1024 * 1024
+"""Bytes of all artifacts of one attempt."""
+FILES_CAP = 1000
+"""Files that the globs of a run may bring."""
+
+
+class Collector:
+    """Keeps artifacts of one attempt. One that cannot be kept becomes a warning in the run's log, never a silent gap."""
+
+    def __init__(self, spec: RunSpec, folder: RunFolder, store: Store, lease: Lease, recorder: Recorder) -> None:
+        self._spec = spec
+        self._folder = folder
+        self._store = store
+        self._lease = lease
+        self._recorder = recorder
+        self._left = RUN_CAP
+
+    async def keep(self, name: str, content: AsyncIterable[bytes]) -> None:
+        """Keep content as an artifact, without secrets."""
+        limit = min(ARTIFACT_CAP, self._left)
+        try:
+            redacted = self._recorder.redactor.pieces(content)
+            artifact = await self._folder.keep_artifact(self._lease.run_id, name, redacted, limit=limit)
+        except (TooLarge, BadInput) as exc:
+            self._recorder.log("warning", str(exc))
+            return
+        except OSError as exc:
+            self._recorder.log("warning", f"artifact {name!r} cannot be had: {exc}")
+            return
+        self._left -= artifact.size
+        await self._recorder.flush()
+        await asyncio.to_thread(self._store.add_artifact, self._lease, artifact)
+
+    async def keep_bytes(self, name: str, content: bytes) -> None:
+        """Keep content that is at hand."""
+        await self.keep(name, one_piece(content))
+
+    async def collect(self, sandbox: Sandbox) -> None:
+        """Keep what the spec's `outputs` name. Raises `TaskFailed` when the patch cannot be made."""
+        for pattern in self._spec.outputs.files:
+            await self._keep_matches(sandbox, pattern)
+        if self._spec.wants_patch:
+            await self._keep_patch(sandbox)
+
+    async def _keep_matches(self, sandbox: Sandbox, pattern: str) -> None:
+        result = await sandbox.aglob(pattern, sandbox.workdir)
+        paths = sorted({match["path"] for match in result.matches or [] if not match.get("is_dir")})
+        inside = [path for path in paths if _below(path, sandbox.workdir)]
+        if result.error or not inside:
+            self._recorder.log("warning", f"outputs.files: '{pattern}' {result.error or 'matches no file'}")
+        for path in inside[:FILES_CAP]:
+            await self.keep("files/" + posixpath.relpath(path, sandbox.workdir), sandbox.download_stream(path))
+        if len(inside) > FILES_CAP:
+            self._recorder.log("warning", f"outputs.files: '{pattern}' matches {len(inside)} files; {FILES_CAP} were kept")
+
+    async def _keep_patch(self, sandbox: Sandbox) -> None:
+        from sandboxes.workspace.patch import make_patch  # it imports a Git library
+
+        def fetch(path: str) -> AsyncIterator[bytes]:
+            return sandbox.download_stream(posixpath.join(sandbox.workdir, path))
+
+        scratch = self._folder.path / "objects"
+        try:
+            base = await asyncio.to_thread(self._base)
+            entries = await sandbox.manifest(sandbox.workdir, exclude=tuple(base.exclude))
+            patch = await make_patch(base, entries, fetch)
+        except PatchRefused as exc:
+            raise TaskFailed(f"no patch could be made: {exc}") from exc
+        finally:
+            await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
+        if patch:
+            await self.keep_bytes(PATCH_NAME, patch)
+        else:
+            self._recorder.log("info", "the workspace is as it was: there is no patch")
+
+    def _base(self) -> BaseTree:
+        from sandboxes.workspace.tree import DEFAULT_EXCLUDE, BaseTree
+
+        excluded = {*DEFAULT_EXCLUDE, *(self._spec.inputs.exclude if self._spec.inputs else ())}
+        scratch = self._folder.path / "objects"
+        if self._folder.input_tar.exists():
+            return BaseTree.from_tar(self._folder.input_tar, scratch, exclude=excluded)
+        return BaseTree.empty(scratch, exclude=excluded)
+
+
+def _below(path: str, folder: str) -> bool:
+    return posixpath.normpath(path).startswith(folder.rstrip("/") + "/")

@@ -1,0 +1,49 @@
+"""What an exception means for a run: how it ends, who can mend it, and whether another attempt could help."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orchestrator.errors import ErrorKind, FanfoldError, RunCancelled, RunTimedOut
+from orchestrator.runs.models import RunError, RunStatus
+from sandboxes import errors as s
+
+_INPUT = (s.InvalidSpec, s.Unsupported, s.ImageNotFound, s.ArchiveRefused)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run, or an attempt, ended."""
+
+    status: RunStatus
+    error: RunError | None = None
+    unexpected: bool = False
+    """Whether it is a fault of this program: its traceback is worth keeping."""
+
+    @property
+    def worth_a_retry(self) -> bool:
+        """Whether trying again could end otherwise: bad input stays bad, and who cancels wants no more."""
+        return self.status is RunStatus.ERROR and self.error is not None and self.error.kind != "input"
+
+
+def _kind_of(exc: s.FanfoldSandboxError) -> ErrorKind:
+    if isinstance(exc, _INPUT):
+        return "input"
+    return "task" if isinstance(exc, s.PatchRefused) else "infrastructure"
+
+
+SUCCESS = Outcome(RunStatus.SUCCESS)
+
+
+def outcome_of(exc: BaseException) -> Outcome:
+    """The outcome that an exception stands for."""
+    if isinstance(exc, RunCancelled):
+        return Outcome(RunStatus.CANCELLED)
+    if isinstance(exc, RunTimedOut):
+        return Outcome(RunStatus.TIMEOUT, RunError("task", str(exc)))
+    if isinstance(exc, FanfoldError):
+        return Outcome(RunStatus.ERROR, RunError(exc.kind, str(exc)))
+    if isinstance(exc, s.FanfoldSandboxError):
+        return Outcome(RunStatus.ERROR, RunError(_kind_of(exc), str(exc)))
+    message = f"unexpected error in the worker, please report it: {type(exc).__name__}: {exc}"
+    return Outcome(RunStatus.ERROR, RunError("infrastructure", message), unexpected=True)

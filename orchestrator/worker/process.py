@@ -1,0 +1,179 @@
+"""A worker process: Celery takes messages in the main thread, one event loop in another thread executes the runs."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import math
+import os
+import secrets
+import signal
+import socket
+import threading
+import time
+import warnings
+from contextlib import suppress
+from dataclasses import replace
+
+from celery import signals
+
+from orchestrator.broker import Broker
+from orchestrator.errors import FanfoldError
+from orchestrator.queue import make_app, send_execute_run
+from orchestrator.runs.models import WorkerInfo
+from orchestrator.runs.schema import open_database
+from orchestrator.runs.store import Store, now
+from orchestrator.settings import Settings
+from orchestrator.worker.runner import STOP_TIMEOUT, Runner
+from orchestrator.worker.tasks import Activity, register
+
+logger = logging.getLogger(__name__)
+
+HEARTBEAT = 2.0
+"""Seconds between two signs of life."""
+RECOVER = 5.0
+"""Seconds between two looks of an idle worker for runs that wait though the queue is empty."""
+IDLE_AFTER = 1.0
+"""Seconds without a run after which a worker has time for other things: such looks, and importing what agent runs need."""
+POLL = 0.25
+"""Seconds between two looks whether any of this is due."""
+AGENT_MODULE = "orchestrator.agent.run"
+
+
+class _Every:
+    """Something that is due once, and then each `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._next = time.monotonic()
+
+    def is_due(self) -> bool:
+        """Whether it is due now; then it is not until its time has passed again."""
+        moment = time.monotonic()
+        if moment < self._next:
+            return False
+        self._next = moment + self._seconds
+        return True
+
+
+class WorkerProcess:
+    """Runs until it is told to stop (SIGTERM, SIGINT: the runs at work are finished first), or has been idle."""
+
+    def __init__(self, settings: Settings, *, concurrency: int, idle_exit: float | None) -> None:
+        self._broker = Broker(settings)
+        self._store = Store(open_database(settings.database, settings.home / "database.lock"))
+        host, pid, moment = socket.gethostname()[:100], os.getpid(), now()
+        self._info = WorkerInfo(f"{host}:{pid}:{secrets.token_hex(3)}", host, pid, concurrency, moment, moment)
+        self._idle_exit = idle_exit
+        self._activity = Activity()
+        self._leaving = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._app = make_app(self._broker.url)
+        register(self._app, Runner(settings, self._store, self._info.id), self._loop, self._activity)
+
+    def run(self) -> None:
+        """Work. Raises `FanfoldError` when there is no broker or no record."""
+        self._store.worker_alive(self._info)  # before the broker: a worker that leaves must see us, or it would stop it
+        threads = [
+            threading.Thread(target=self._loop.run_forever, name="runs", daemon=True),
+            threading.Thread(target=self._show_life, name="life", daemon=True),
+        ]
+        try:
+            self._broker.ensure(surely=True)
+            for thread in threads:
+                thread.start()
+            self._consume()
+        finally:
+            self._leave()
+            self._stop_loop()
+            for thread in threads:
+                if thread.is_alive():
+                    thread.join(HEARTBEAT)
+            self._broker.stop(unless=lambda: bool(self._store.workers()))
+            self._store.close()
+
+    def _consume(self) -> None:
+        """Take messages until a signal says stop; then wait for the runs at work."""
+        # Celery warns of workers of the superuser, since a message could carry code. Ours carry ids in JSON.
+        warnings.filterwarnings("ignore", module=r"celery\.(apps|platforms)")
+        signals.worker_shutting_down.connect(self._on_shutting_down, weak=False)
+        worker = self._app.Worker(
+            pool="threads",
+            concurrency=self._info.concurrency,
+            hostname=f"fanfold@{self._info.id}",
+            without_gossip=True,
+            without_mingle=True,
+            without_heartbeat=True,
+            loglevel="INFO",
+            quiet=True,
+        )
+        logger.info("worker %s: up to %d runs at once", self._info.id, self._info.concurrency)
+        worker.start()
+
+    def _on_shutting_down(self, **_: object) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        """From now on nobody counts on this worker."""
+        self._leaving.set()
+        with suppress(FanfoldError):  # the record is away: our last sign of life will grow old
+            self._store.worker_gone(self._info.id)
+
+    def _nudge_unclaimed(self) -> None:
+        """Put runs on the queue that wait for a worker: the queue may have been lost, another worker may have died."""
+        for run_id in self._store.unclaimed():
+            send_execute_run(self._app, run_id)
+
+    def _show_life(self) -> None:
+        beat, recover, warm_up = _Every(HEARTBEAT), _Every(RECOVER), _Every(math.inf)
+        while not self._leaving.wait(POLL):
+            idle = self._activity.idle_seconds
+            try:
+                if beat.is_due():
+                    self._beat()
+                if idle > IDLE_AFTER and warm_up.is_due():
+                    threading.Thread(target=_warm_up, name="warm-up", daemon=True).start()
+                if idle > IDLE_AFTER and recover.is_due():
+                    self._nudge_unclaimed()
+                if self._idle_exit is not None and idle > self._idle_exit and self._may_leave():
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    return
+            except FanfoldError as exc:
+                logger.warning("no sign of life: %s", exc)
+
+    def _beat(self) -> None:
+        if not self._leaving.is_set():
+            self._store.worker_alive(replace(self._info, heartbeat_at=now()))
+
+    def _may_leave(self) -> bool:
+        """Whether no run waits. Who submits a run records it first and looks for a worker then; we do it the other way."""
+        self._store.worker_gone(self._info.id)
+        if not self._store.unclaimed():
+            return True
+        self._beat()
+        self._nudge_unclaimed()
+        return False
+
+    def _stop_loop(self) -> None:
+        """End the event loop; runs that are still at work (a second signal came) are stopped and left to another worker."""
+        if not self._loop.is_running():
+            return
+        with suppress(TimeoutError):
+            asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop).result(STOP_TIMEOUT)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+
+
+async def _cancel_all() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    if others:
+        await asyncio.wait(others)
+
+
+def _warm_up() -> None:
+    try:
+        importlib.import_module(AGENT_MODULE)
+    except Exception:  # an agent run will say what is wrong; command runs do not need it
+        logger.exception("what agent runs need cannot be imported")

@@ -1,0 +1,157 @@
+"""One run from start to end: claim it, watch over it, try it, record how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import timedelta
+from typing import Any
+
+from orchestrator.errors import InfrastructureError, RunNotFound, RunTimedOut, StaleLease
+from orchestrator.runs.files import RunFolder
+from orchestrator.runs.models import Lease, Run, RunStatus
+from orchestrator.runs.store import LEASE_TTL, Store, now
+from orchestrator.settings import Settings
+from orchestrator.spec import RunSpec
+from orchestrator.worker.attempt import DESTROY_TIMEOUT, RUN_LABEL, Assignment, Attempt, provider_for
+from orchestrator.worker.outcome import SUCCESS, Outcome, outcome_of
+from orchestrator.worker.recorder import Recorder
+from orchestrator.worker.redact import Redactor
+from orchestrator.worker.watch import Watch
+
+logger = logging.getLogger(__name__)
+
+STOP_TIMEOUT = DESTROY_TIMEOUT + 15.0
+"""Seconds that a stopped attempt has for killing its command and destroying its sandbox."""
+
+MAX_CLAIMS = 5
+"""How many workers may die of one run before it is given up."""
+
+
+class Runner:
+    """Executes runs, as many at once as it is asked to, on one event loop."""
+
+    def __init__(self, settings: Settings, store: Store, worker_id: str) -> None:
+        self._settings = settings
+        self._store = store
+        self._worker_id = worker_id
+
+    async def execute(self, run_id: str) -> float | None:
+        """Execute a run, unless another worker has it or it has ended.
+
+        Returns in how many seconds somebody should look again: when the worker that has it may be dead by then.
+        """
+        lease = await asyncio.to_thread(self._store.claim, run_id, self._worker_id)
+        if lease is None:
+            return await asyncio.to_thread(self._look_again, run_id)
+        run = await asyncio.to_thread(self._store.get, run_id)
+        folder = RunFolder.of(self._settings.runs_dir, run_id)
+        logger.info("%s: begins, lease %d", run_id, lease.token)
+        try:
+            outcome = await self._outcome(run, lease, folder)
+            await asyncio.to_thread(self._store.finish, lease, outcome.status, outcome.error)
+        except StaleLease as exc:
+            logger.warning("%s", exc)
+            return None
+        folder.forget_secrets()
+        logger.info("%s: %s", run_id, outcome.status)
+        return None
+
+    def _look_again(self, run_id: str) -> float | None:
+        try:
+            run = self._store.get(run_id)
+        except RunNotFound:
+            logger.warning("%s: was on the queue, but is not in the record", run_id)
+            return None
+        if run.status is not RunStatus.RUNNING or run.heartbeat_at is None:
+            return None
+        left = run.heartbeat_at + timedelta(seconds=LEASE_TTL) - now()
+        return max(1.0, left.total_seconds())
+
+    async def _outcome(self, run: Run, lease: Lease, folder: RunFolder) -> Outcome:
+        """How the run ended, whatever happened. Raises `StaleLease` when another worker took it over."""
+        if lease.token > MAX_CLAIMS:
+            return outcome_of(InfrastructureError(f"the workers of this run died {MAX_CLAIMS} times; it is given up"))
+        try:
+            return await self._execute_claimed(run, lease, folder)
+        except StaleLease:
+            raise
+        except Exception as exc:
+            logger.exception("%s: failed outside of its attempts", run.id)
+            return outcome_of(exc)
+
+    async def _execute_claimed(self, run: Run, lease: Lease, folder: RunFolder) -> Outcome:
+        secrets = folder.read_secrets()
+        redactor = Redactor(secrets.values)
+        recorder = Recorder(self._store, lease, redactor)
+        watch = Watch(self._store, lease)
+        try:
+            spec = RunSpec.model_validate(run.spec)
+            work = Assignment(run.id, spec, folder, secrets, lease, self._settings, self._store, recorder)
+            await self._remove_leftovers(run, spec, recorder)
+            outcome = await self._supervise(work, run, watch)
+        finally:
+            await watch.close()
+            await recorder.close()
+        if outcome.error is None:
+            return outcome
+        error = type(outcome.error)(outcome.error.kind, redactor.text(outcome.error.message))
+        return Outcome(outcome.status, error)
+
+    async def _supervise(self, work: Assignment, run: Run, watch: Watch) -> Outcome:
+        """Run the attempts until they end, time is up, or somebody asks for the end."""
+        attempts = asyncio.create_task(self._attempts(work, run.attempt))
+        remaining = work.spec.timeout - (now() - (run.started_at or now())).total_seconds()
+        ends: list[asyncio.Future[Any]] = [attempts, watch.stopped]
+        try:
+            await asyncio.wait(ends, timeout=max(0.0, remaining), return_when=asyncio.FIRST_COMPLETED)
+            if attempts.done():
+                return attempts.result()
+            if not watch.stopped.done():
+                return outcome_of(RunTimedOut(f"the run used up its timeout of {work.spec.timeout:g} s"))
+            reason = watch.stopped.result()
+            if isinstance(reason, StaleLease):
+                raise reason
+            return outcome_of(reason)
+        finally:
+            if not attempts.done():
+                attempts.cancel()
+                await asyncio.wait([attempts], timeout=STOP_TIMEOUT)
+
+    async def _attempts(self, work: Assignment, number: int) -> Outcome:
+        """Try, and try again as often as the spec allows."""
+        left = work.spec.retries
+        while True:
+            outcome = await self._attempt(work, number)
+            if not outcome.worth_a_retry or not left:
+                return outcome
+            reason = outcome.error.message if outcome.error else outcome.status
+            work.recorder.log("warning", f"attempt {number} failed: {reason}; trying again, {left} more at most")
+            left -= 1
+            number = await asyncio.to_thread(self._store.next_attempt, work.lease)
+
+    async def _attempt(self, work: Assignment, number: int) -> Outcome:
+        try:
+            await Attempt(work, number).run()
+        except StaleLease:
+            raise
+        except Exception as exc:
+            outcome = outcome_of(exc)
+            if outcome.unexpected:
+                logger.exception("%s: unexpected error", work.run_id)
+            return outcome
+        return SUCCESS
+
+    async def _remove_leftovers(self, run: Run, spec: RunSpec, recorder: Recorder) -> None:
+        """Destroy the sandboxes of a worker that died with this run."""
+        if run.attempt <= 1:
+            return
+        recorder.log("warning", f"the worker of attempt {run.attempt - 1} died; the run begins again")
+        try:
+            provider = provider_for(spec.sandbox.provider, self._settings)
+            async with asyncio.timeout(DESTROY_TIMEOUT):
+                for handle in await provider.find({RUN_LABEL: run.id}):
+                    await provider.destroy(handle)
+                await provider.aclose()
+        except Exception as exc:  # the attempt itself will tell what is wrong with the provider
+            recorder.log("error", f"a sandbox of the dead worker may be left: {exc}")

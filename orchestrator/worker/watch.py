@@ -1,0 +1,65 @@
+"""Watching over one run while it is executed: heartbeats to the record, and word from it that the run has to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from orchestrator.errors import InfrastructureError, RunCancelled, StaleLease
+from orchestrator.runs.models import Lease
+from orchestrator.runs.store import LEASE_TTL, Store
+
+logger = logging.getLogger(__name__)
+
+CANCEL_POLL = 0.2
+"""Seconds between two looks whether somebody wants the run to stop."""
+HEARTBEAT = 1.0
+"""Seconds between two heartbeats."""
+
+StopReason = RunCancelled | StaleLease | InfrastructureError
+
+
+class Watch:
+    """Beats until it is closed, also while a stopped run is cleaned up: a lease must not run out under that."""
+
+    def __init__(self, store: Store, lease: Lease) -> None:
+        self.stopped: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
+        """Done when the run has to stop: why."""
+        self._store = store
+        self._lease = lease
+        self._beaten = time.monotonic()
+        self._task = asyncio.create_task(self._beat_on())
+
+    async def close(self) -> None:
+        """End the heartbeats."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        self.stopped.cancel()
+
+    async def _beat_on(self) -> None:
+        while True:
+            try:
+                await self._beat()
+            except StaleLease as exc:
+                self._stop(exc)
+                return
+            except InfrastructureError as exc:
+                # The record may be away for a moment; without it for as long as a lease lasts, the run is not ours any more.
+                logger.warning("%s: no heartbeat: %s", self._lease.run_id, exc)
+                if time.monotonic() - self._beaten > LEASE_TTL:
+                    self._stop(exc)
+            await asyncio.sleep(CANCEL_POLL)
+
+    async def _beat(self) -> None:
+        if time.monotonic() - self._beaten < HEARTBEAT:
+            cancelled = await asyncio.to_thread(self._store.cancel_requested, self._lease.run_id)
+        else:
+            cancelled = await asyncio.to_thread(self._store.heartbeat, self._lease)
+            self._beaten = time.monotonic()
+        if cancelled:
+            self._stop(RunCancelled(f"run {self._lease.run_id} was cancelled"))
+
+    def _stop(self, reason: StopReason) -> None:
+        if not self.stopped.done():
+            self.stopped.set_result(reason)

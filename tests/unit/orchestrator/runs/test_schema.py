@@ -1,0 +1,99 @@
+"""Opening the database: made when it is new, left alone when it is right, refused when it is from the future."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import text
+
+from orchestrator.errors import BadInput, InfrastructureError
+from orchestrator.runs import schema
+from orchestrator.runs.schema import HEAD, WRITE, open_database
+from orchestrator.runs.tables import metadata
+
+MIGRATIONS = Path(schema.__file__).parent / "migrations"
+
+
+def test_the_head_is_the_newest_migration() -> None:
+    assert ScriptDirectory(str(MIGRATIONS)).get_current_head() == HEAD
+
+
+def test_the_migrations_make_the_tables_that_the_code_uses(database: str, tmp_path: Path) -> None:
+    engine = open_database(database, tmp_path / "lock")
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+    engine.dispose()
+
+
+def test_an_up_to_date_database_opens_fast_and_without_alembic(database: str, tmp_path: Path) -> None:
+    open_database(database, tmp_path / "lock").dispose()
+    script = (
+        "import sys, time\nfrom pathlib import Path\nfrom orchestrator.runs.schema import open_database\n"
+        f"began = time.perf_counter()\nopen_database({database!r}, Path({str(tmp_path / 'lock')!r})).dispose()\n"
+        "print(time.perf_counter() - began, 'alembic' in sys.modules)"
+    )
+    times = []
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+        seconds, alembic = done.stdout.split()
+        assert alembic == "False"
+        times.append(float(seconds))
+    assert min(times) < 0.05
+
+
+def test_processes_that_open_a_new_database_at_once_all_succeed(database: str, tmp_path: Path) -> None:
+    script = (
+        "import sys\nfrom pathlib import Path\nfrom orchestrator.runs.schema import open_database\n"
+        "open_database(sys.argv[1], Path(sys.argv[2])).dispose()"
+    )
+    command = [sys.executable, "-W", "error", "-c", script, database, str(tmp_path / "lock")]
+    processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    assert [(process.communicate(timeout=60)[1], process.returncode) for process in processes] == [("", 0)] * 4
+
+
+def test_a_database_of_a_newer_fanfold_is_refused(database: str, tmp_path: Path) -> None:
+    engine = open_database(database, tmp_path / "lock")
+    with engine.connect().execution_options(**WRITE) as connection, connection.begin():
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    engine.dispose()
+    with pytest.raises(InfrastructureError, match="made by a newer fanfold"):
+        open_database(database, tmp_path / "lock")
+
+
+@pytest.mark.parametrize("url", ["nonsense", "nosuch://x/y"])
+def test_an_address_that_makes_no_sense_is_bad_input(url: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="FANFOLD_DATABASE_URL"):
+        open_database(url, tmp_path / "lock")
+
+
+def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    path.write_bytes(b"not a database" * 100)
+    with pytest.raises(InfrastructureError, match=r"x\.db cannot be used: file is not a database"):
+        open_database(f"sqlite:///{path}", tmp_path / "lock")
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InfrastructureError, match="unable to open database file"):
+        open_database(f"sqlite:///{tmp_path}/nowhere/x.db", tmp_path / "lock")
+
+
+def test_waiting_for_an_upgrade_has_a_deadline(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import fcntl
+
+    monkeypatch.setattr(schema, "UPGRADE_TIMEOUT", 0.1)
+    holder = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    began = time.monotonic()
+    with pytest.raises(InfrastructureError, match="another process holds this lock"):
+        open_database(database, tmp_path / "lock")
+    os.close(holder)
+    assert time.monotonic() - began < 5

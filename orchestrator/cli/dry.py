@@ -1,0 +1,36 @@
+"""`fanfold run --dry-run`: everything that submitting checks, and nothing of what it does."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.cli.shapes import write_json
+from orchestrator.freeze import freeze_run
+from orchestrator.runs.files import RunFolder
+from orchestrator.settings import load_settings
+
+if TYPE_CHECKING:
+    from orchestrator.cli.door import Order
+
+
+def dry_run(order: Order, *, as_json: bool) -> int:
+    """Freeze the run into a folder that is thrown away, and print its task with every default filled in."""
+    granted = load_settings().allowed_secrets | frozenset(order.granted)
+    with tempfile.TemporaryDirectory(prefix="fanfold-dry-run-") as scratch:
+        folder = RunFolder(Path(scratch) / "run")
+        folder.create()
+        freeze_run(
+            order.spec, folder, base_dir=order.base_dir, granted=granted, environ=os.environ, named=frozenset(order.named)
+        )
+    resolved = order.spec.model_dump(mode="json", exclude_none=True)
+    if as_json:
+        write_json(resolved)
+    else:
+        import yaml
+
+        sys.stdout.write(yaml.safe_dump(resolved, sort_keys=False))
+    return 0

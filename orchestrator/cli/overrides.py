@@ -1,0 +1,66 @@
+"""What the command line changes in a task: the task file's own rules hold for it, and messages name the option."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from orchestrator.complaints import complaints
+from orchestrator.errors import BadInput
+from orchestrator.spec import RunSpec
+from orchestrator.yamlfile import Document
+from sandboxes.providers.base import parse_duration
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """The options that replace a part of the task; None leaves it as it is."""
+
+    provider: str | None = None
+    model: str | None = None
+    timeout: str | None = None
+    retries: int | None = None
+    env: dict[str, str] | None = None
+    inputs: Path | None = None
+
+    def apply(self, spec: RunSpec) -> RunSpec:
+        """The task with these changes. Raises `BadInput`."""
+        data = spec.model_dump(exclude_unset=True)
+        sandbox: dict[str, Any] = data.setdefault("sandbox", {})
+        if self.provider is not None:
+            sandbox["provider"] = self.provider
+        if self.env:
+            sandbox["env"] = {**sandbox.get("env", {}), **self.env}
+        if self.timeout is not None:
+            data["timeout"] = seconds("--timeout", self.timeout)
+        if self.retries is not None:
+            data["retries"] = self.retries
+        if self.model is not None:
+            if spec.agent is None:
+                raise BadInput(f"--model {self.model}: this task runs a command; only a task with an agent has a model")
+            data["agent"]["model"] = self.model
+        if self.inputs is not None:
+            excluded = spec.inputs.exclude if spec.inputs else ()
+            data["inputs"] = {"path": str(self.inputs), "exclude": excluded}
+        return validated(data, "command line")
+
+
+def validated(data: dict[str, Any], source: str) -> RunSpec:
+    """The `RunSpec` of these values. Raises `BadInput` with messages that name `source`."""
+    try:
+        return RunSpec.model_validate(data)
+    except ValidationError as exc:
+        raise BadInput("\n".join(complaints(exc, RunSpec, Document(data, source)))) from exc
+
+
+def seconds(option: str, value: str) -> float:
+    """A duration in seconds. Raises `BadInput`."""
+    try:
+        parsed = parse_duration(value)
+    except ValueError as exc:
+        raise BadInput(f"{option}: {exc}") from exc
+    assert isinstance(parsed, float)
+    return parsed

@@ -1,0 +1,139 @@
+"""`fanfold runs`: what runs there are, what they did, and how to stop one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.cli.options import HELP_OPTIONS, Output, OutputOption, RunId, command
+
+if TYPE_CHECKING:
+    from orchestrator.cli.view import View
+    from orchestrator.runs.models import Run, RunStatus
+
+app = typer.Typer(
+    help="List, show, follow and cancel runs.", no_args_is_help=True, rich_markup_mode=None, context_settings=HELP_OPTIONS
+)
+
+DEFAULT_LIMIT = 20
+MAX_LIMIT = 10_000
+
+LogOutput = Annotated[
+    str, typer.Option("--output", "-o", metavar="text|jsonl", help="Dated lines, or one JSON document for each event.")
+]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run has ended; Ctrl-C leaves it running.")]
+
+
+def list_runs(
+    status: Annotated[str | None, typer.Option("--status", "-s", help="Only runs of this status.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=MAX_LIMIT, help="How many, newest first.")] = DEFAULT_LIMIT,
+    output: OutputOption = Output.text,
+) -> int:
+    """List runs, newest first."""
+    from orchestrator.cli.door import open_service
+    from orchestrator.cli.shapes import run_json, write_json
+
+    wanted = _status(status) if status else None
+    with open_service() as service:
+        found = service.list(status=wanted, limit=limit)
+    if output is Output.json:
+        write_json([run_json(run) for run in found])
+    elif found:
+        _table(found)
+    else:
+        sys.stdout.write(f"no runs{f' of status {status}' if status else ' yet: fanfold run TASK makes one'}\n")
+    return 0
+
+
+def show(run: RunId, output: OutputOption = Output.text) -> int:
+    """Show one run: its times, attempts, outcome and artifacts."""
+    from orchestrator.cli.door import open_service
+    from orchestrator.cli.shapes import artifact_json, run_json, write_json
+    from orchestrator.cli.show import attempts, show_run
+    from orchestrator.cli.summary import Kept
+
+    with open_service() as service:
+        found = service.get(run)
+        kept = [Kept(item, service.artifact_path(found.id, item.name)) for item in service.artifacts(found.id)]
+        events = list(service.events(found.id))
+    if output is Output.json:
+        artifacts = [artifact_json(item.artifact, item.path) for item in kept]
+        write_json({"run": run_json(found), "attempts": attempts(events), "artifacts": artifacts})
+    else:
+        show_run(sys.stdout, found, events, kept)
+    return 0
+
+
+def logs(
+    run: RunId,
+    follow: Follow = False,
+    output: LogOutput = "text",
+) -> int:
+    """Show what happened in a run."""
+    from orchestrator.cli.door import open_service
+    from orchestrator.errors import BadInput
+
+    if output not in ("text", "jsonl"):
+        raise BadInput(f"--output {output}: write text or jsonl")
+    with open_service() as service, _log_view(output) as view:
+        found = service.get(run)
+        for event in service.follow(found.id) if follow else service.events(found.id):
+            view.event(event)
+    return 0
+
+
+def cancel(run: RunId) -> int:
+    """Cancel a run, and wait until its sandbox is destroyed."""
+    from orchestrator.cli.door import open_service
+    from orchestrator.errors import InfrastructureError
+
+    with open_service() as service:
+        found = service.get(run)
+        service.cancel(found.id)
+        for _ in service.follow(found.id):
+            pass
+        ended = service.get(found.id)
+    if ended.status.value != "cancelled":
+        raise InfrastructureError(f"run {found.id} ended as {ended.status.value} before it could be cancelled")
+    sys.stdout.write(f"{found.id} cancelled\n")
+    return 0
+
+
+def _status(value: str) -> RunStatus:
+    from orchestrator.errors import BadInput
+    from orchestrator.runs.models import RunStatus
+
+    try:
+        return RunStatus(value)
+    except ValueError as exc:
+        raise BadInput(f"--status {value}: there is no such status; there are {', '.join(RunStatus)}") from exc
+
+
+def _log_view(output: str) -> View:
+    from orchestrator.cli.view import JsonLinesView, PlainView
+
+    return JsonLinesView(sys.stdout) if output == "jsonl" else PlainView(sys.stdout)
+
+
+def _table(found: Sequence[Run]) -> None:
+    from orchestrator.cli.shapes import provider_of
+    from orchestrator.cli.table import columns
+    from orchestrator.cli.text import ago, duration, one_line
+
+    now = datetime.now(UTC)
+    rows = [("RUN", "NAME", "STATUS", "PROVIDER", "SUBMITTED", "TOOK")]
+    for run in found:
+        took = duration((run.finished_at - run.created_at).total_seconds()) if run.finished_at else ""
+        age = ago((now - run.created_at).total_seconds())
+        rows.append((run.id, one_line(run.name, 40), run.status.value, one_line(provider_of(run), 20), age, took))
+    sys.stdout.write(columns(rows, colours=sys.stdout.isatty()))
+
+
+app.command("ls", context_settings=HELP_OPTIONS)(list_runs)
+command(app, show)
+command(app, logs)
+command(app, cancel)

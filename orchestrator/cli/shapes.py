@@ -1,0 +1,56 @@
+"""The JSON that the command line prints: one shape for each thing, the same in every command."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from orchestrator.runs.models import Artifact, Event, Run
+
+
+def run_json(run: Run) -> dict[str, Any]:
+    """A run. `seconds` is from its submission to its end; `exit_code` is null while it goes on."""
+    return {
+        "id": run.id,
+        "name": run.name,
+        "status": run.status.value,
+        "exit_code": run.exit_code,
+        "error": {"kind": run.error.kind, "message": run.error.message} if run.error else None,
+        "provider": provider_of(run),
+        "attempt": run.attempt,
+        "worker": run.worker,
+        "created_at": _moment(run.created_at),
+        "started_at": _moment(run.started_at),
+        "finished_at": _moment(run.finished_at),
+        "seconds": round((run.finished_at - run.created_at).total_seconds(), 3) if run.finished_at else None,
+        "spec": run.spec,
+    }
+
+
+def artifact_json(artifact: Artifact, path: object) -> dict[str, Any]:
+    """An artifact, and where its content lies."""
+    return {"name": artifact.name, "size": artifact.size, "sha256": artifact.sha256, "path": str(path)}
+
+
+def event_json(event: Event) -> dict[str, Any]:
+    """An event."""
+    return {"run": event.run_id, "seq": event.seq, "at": _moment(event.at), "type": event.type, "data": event.data}
+
+
+def provider_of(run: Run) -> str:
+    """The provider that the run asked for."""
+    sandbox = run.spec.get("sandbox")
+    return str(sandbox.get("provider", "local")) if isinstance(sandbox, dict) else "local"
+
+
+def write_json(document: object) -> None:
+    """Print one JSON document, with escapes for all that is not ASCII: it survives any terminal and any encoding."""
+    sys.stdout.write(json.dumps(document, indent=2) + "\n")
+    sys.stdout.flush()
+
+
+def _moment(at: datetime | None) -> str | None:
+    return at.isoformat() if at else None

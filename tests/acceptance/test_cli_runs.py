@@ -1,0 +1,101 @@
+"""Looking at runs, and what the machine can do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Task = Callable[..., Path]
+
+
+def test_a_detached_run_is_listed_followed_shown_and_its_log_kept(fanfold: Any, task: Task) -> None:
+    run = fanfold("run", task("name: later\ncommand: echo hello; exit 3"), "-d").stdout.strip()
+
+    followed = fanfold("runs", "logs", "-f", run)
+    listed = json.loads(fanfold("runs", "ls", "-s", "error", "-n", "1", "-o", "json").stdout)
+    shown = fanfold("runs", "show", run.removeprefix("run-")[:8])
+    document = json.loads(fanfold("runs", "show", run, "-o", "json").stdout)
+
+    assert followed.returncode == 0
+    assert "|   hello" in followed.stdout
+    assert [(one["id"], one["exit_code"]) for one in listed] == [(run, 1)]
+    assert f"run        {run}\n" in shown.stdout
+    assert "does       echo hello; exit 3\n" in shown.stdout
+    assert "exit code 3" in shown.stdout
+    assert document["attempts"][0]["attempt"] == 1
+    assert fanfold("runs", "logs", run).stdout == followed.stdout
+
+
+def test_a_run_is_cancelled_by_its_id(fanfold: Any, task: Task) -> None:
+    run = fanfold("run", task("command: sleep 600"), "-d").stdout.strip()
+
+    done = fanfold("runs", "cancel", run)
+
+    assert (done.returncode, done.stdout) == (0, f"{run} cancelled\n")
+    assert json.loads(fanfold("runs", "show", run, "-o", "json").stdout)["run"]["status"] == "cancelled"
+    assert fanfold.sandboxes() == []
+
+
+def test_the_table_has_a_line_for_each_run(fanfold: Any, task: Task) -> None:
+    fanfold("run", task("name: listed\ncommand: 'true'"))
+
+    header, first, *_ = fanfold("runs", "ls").stdout.splitlines()
+
+    assert header.split() == ["RUN", "NAME", "STATUS", "PROVIDER", "SUBMITTED", "TOOK"]
+    assert first.split()[1:4] == ["listed", "success", "local"]
+
+
+def test_who_stops_reading_is_no_reason_for_a_traceback(fanfold: Any, task: Task) -> None:
+    run = fanfold("run", task("command: seq 100000"), "-d").stdout.strip()
+    fanfold("runs", "logs", "-f", run)
+    with fanfold.start("runs", "logs", run) as process:
+        process.stdout.readline()
+        process.stdout.close()
+
+        assert process.stderr.read() == ""
+        assert process.wait(30) != 0
+
+
+def test_what_is_not_there_is_said(fanfold: Any) -> None:
+    for arguments, said in (
+        (["show", "run-nowhere"], "there is no run 'run-nowhere'"),
+        (["logs", "x"], "there is no run 'x'"),
+        (["cancel", "x"], "there is no run 'x'"),
+        (["ls", "-s", "sucess"], "there is no such status"),
+        (["logs", "x", "-o", "xml"], "write text or jsonl"),
+    ):
+        done = fanfold("runs", *arguments)
+        assert done.returncode == 2
+        assert said in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+def test_doctor_finds_this_machine_ready(fanfold: Any) -> None:
+    done = fanfold("doctor", "-o", "json", ANTHROPIC_API_KEY="hush-hush")
+
+    report = json.loads(done.stdout)
+    checks = {check["name"]: check for check in report["checks"]}
+    assert done.returncode == 0, done.stdout
+    assert report["healthy"] is True
+    assert checks["local"]["found"].startswith("first answer in ")
+    assert "ANTHROPIC_API_KEY is set" in checks["anthropic"]["found"]
+    assert "hush-hush" not in done.stdout
+    assert list(checks)[:3] == ["python", "home", "record"]
+
+
+def test_doctor_says_what_is_missing_and_how_to_get_it(without_docker: Any) -> None:
+    done = without_docker("doctor", FANFOLD_REDIS_URL="redis://127.0.0.1:1/0")
+
+    assert done.returncode == 3
+    assert "127.0.0.1:1/0 (FANFOLD_REDIS_URL) does not answer" in done.stdout
+    assert "unset it to use the embedded one" in done.stdout
+    assert "no.sock" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("not ready")
+
+
+def test_a_worker_started_by_hand_leaves_when_it_is_idle(fanfold: Any) -> None:
+    done = fanfold("worker", "--idle-exit", "0.2", "--concurrency", "1")
+
+    assert done.returncode == 0, done.stderr

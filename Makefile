@@ -1,0 +1,42 @@
+# The whole ritual: `make demo` shows what it does, `make check` reads the code, `make test` runs it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+TESTS ?= tests
+WORKERS ?= 2
+
+.PHONY: demo check test bench clean
+
+demo: $(VENV)/runtime
+	sh scripts/demo.sh $(BIN)
+
+check: $(VENV)/dev
+	$(BIN)/ruff check .
+	$(BIN)/mypy -p sandboxes -p orchestrator
+	$(BIN)/lint-imports
+
+test: $(VENV)/dev
+	sh scripts/prepare-tests.sh
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(TESTS)
+
+bench: $(VENV)/bench
+	sh scripts/prepare-tests.sh
+	$(BIN)/python -m benchmarks
+
+$(VENV)/runtime: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "make: Fanfold needs Python 3.11 or later; say which one with PYTHON=..." >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --editable .
+	touch $@
+
+$(VENV)/dev: $(VENV)/runtime
+	$(BIN)/pip install --quiet --editable '.[dev]'
+	touch $@
+
+$(VENV)/bench: $(VENV)/dev
+	$(BIN)/pip install --quiet --editable '.[bench]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .hypothesis .import_linter_cache

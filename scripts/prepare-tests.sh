@@ -1,0 +1,17 @@
+#!/bin/sh
+# Installs and starts what the tests need, as far as it is missing and may be installed. Safe to run again.
+# What cannot be had is said; its tests skip on a laptop, and with CI=true that is an error.
+set -eu
+cd "$(dirname "$0")"
+
+give_up() {
+    echo "prepare-tests: $1" >&2
+    [ "${CI:-}" != true ] || exit 1
+}
+
+if sh ensure-docker.sh; then
+    sh test-images.sh || give_up "the test images could not be built: the Docker tests will be skipped"
+else
+    give_up "without an engine the Docker tests will be skipped"
+fi
+sh ensure-redis.sh || give_up "without redis-server the tests that use one will be skipped"

@@ -30,9 +30,10 @@ def main():
 
 
 def _serve(arguments):
+    from .files import UMASK
     from .server import Server
 
-    os.umask(0o022)
+    os.umask(UMASK)
     for limit in arguments.limit:
         name, _, value = limit.partition("=")
         resource.setrlimit(getattr(resource, "RLIMIT_" + name), (int(value), int(value)))

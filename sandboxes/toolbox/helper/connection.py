@@ -63,10 +63,11 @@ class Connection:
                 parts = self._send_now(parts)
             if not parts:
                 return
-            if not self._backlog:
-                threading.Thread(target=self._drain, daemon=True).start()
+            idle = not self._backlog
             self._backlog.extend(parts)
             self._waiting += sum(map(len, parts))
+            if idle:
+                threading.Thread(target=self._drain, daemon=True).start()
             if self._waiting > BACKLOG:
                 self._sock.shutdown(socket.SHUT_RDWR)
 
@@ -86,16 +87,19 @@ class Connection:
         return rest
 
     def _drain(self):
+        """Send the backlog. It ends in the same moment in which the backlog does: there is never a second one."""
+        with self._lock:
+            part = self._backlog[0]
         while True:
-            with self._lock:
-                if not self._backlog:
-                    return
-                part = self._backlog[0]
             try:
                 self._sock.sendall(part)
             except OSError:
                 self.open = False
+                self._sock.shutdown(socket.SHUT_RDWR)
                 return
             with self._lock:
-                self._backlog.pop(0)
+                del self._backlog[0]
                 self._waiting -= len(part)
+                if not self._backlog:
+                    return
+                part = self._backlog[0]

@@ -8,6 +8,9 @@ import time
 
 from . import text
 
+NEW_MODE = 0o644
+UMASK = 0o022
+"""The helper's own, and so that of the commands."""
 _EDITING = threading.Lock()
 """Edits read, change and write: one at a time, so that none undoes another."""
 
@@ -107,22 +110,23 @@ def get(path, offset, length):
             raise refusal(exc, path) from exc
 
 
-def temporary(path):
+def temporary(path, mode=0o600):
     """A new file beside `path`, whose parent directories are made: (descriptor, name)."""
     name = os.path.join(os.path.dirname(path), ".fanfold-{}.tmp".format(os.urandom(6).hex()))
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
-        return os.open(name, flags, 0o600), name
+        descriptor = os.open(name, flags, mode)
     except FileNotFoundError:
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        return os.open(name, flags, 0o600), name
+        descriptor = os.open(name, flags, mode)
+    if mode & UMASK:
+        os.fchmod(descriptor, mode)
+    return descriptor, name
 
 
 def publish(name, path, exclusive):
     """Make the finished file `name` visible as `path` at once; `exclusive` refuses when `path` exists."""
     if not exclusive:
-        if os.path.isdir(path):
-            raise text.Refused("is_directory", "Error: '{}' is a directory".format(path))
         os.replace(name, path)
         return
     try:
@@ -143,14 +147,14 @@ def exists(path):
 def put(path, content, exclusive, mode=None):
     """Write a whole small file atomically, through symbolic links. A new file has `mode`, or 0644; an old one keeps its own."""
     try:
-        if exclusive and os.path.lexists(path):
+        target, current = destination(path)
+        if exclusive and current is not None:
             raise exists(path)
-        target = path if exclusive else os.path.realpath(path)
-        descriptor, name = temporary(target)
+        mode = mode if mode is not None else NEW_MODE if current is None else current
+        descriptor, name = temporary(target, mode)
         try:
             with os.fdopen(descriptor, "wb", buffering=0) as file:
                 _write_all(file.fileno(), content)
-                os.fchmod(file.fileno(), mode if mode is not None else mode_of(target))
             publish(name, target, exclusive)
         except BaseException:
             discard(name)
@@ -160,18 +164,25 @@ def put(path, content, exclusive, mode=None):
     return {"path": path}
 
 
+def destination(path):
+    """Where a write goes, through symbolic links, and the permissions of what is there (None: nothing is)."""
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return path, None
+    if not stat.S_ISLNK(status.st_mode):
+        return path, stat.S_IMODE(status.st_mode)
+    target = os.path.realpath(path)
+    try:
+        return target, stat.S_IMODE(os.stat(target).st_mode)
+    except FileNotFoundError:
+        return target, NEW_MODE
+
+
 def _write_all(descriptor, content):
     view = memoryview(content)
     while view:
         view = view[os.write(descriptor, view) :]
-
-
-def mode_of(path):
-    """Permissions of an existing file, or those of a new one."""
-    try:
-        return stat.S_IMODE(os.stat(path).st_mode)
-    except OSError:
-        return 0o644
 
 
 def discard(name):
@@ -241,9 +252,10 @@ class Uploads:
         """Publish a file whose pieces are all there."""
         descriptor, name, path, mode = self._open.pop(token)
         try:
-            os.fchmod(descriptor, mode if mode is not None else mode_of(path))
+            target, current = destination(path)
+            os.fchmod(descriptor, mode if mode is not None else NEW_MODE if current is None else current)
             os.close(descriptor)
-            publish(name, path if exclusive else os.path.realpath(path), exclusive)
+            publish(name, path if exclusive else target, exclusive)
         except OSError as exc:
             raise refusal(exc, path) from exc
         finally:

@@ -9,13 +9,24 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from trees import EXECUTABLE, FILE, LINK, Files, base_of, entry, fetch_from, git, manifest_of, read_files
 
 from sandboxes.errors import PatchRefused, SandboxTimeout
 from sandboxes.workspace import patch as module
 from sandboxes.workspace.patch import capture, make_patch
 from sandboxes.workspace.store import BlobStore
 from sandboxes.workspace.tree import BaseTree
+from tests.unit.sandboxes.workspace.trees import (
+    EXECUTABLE,
+    FILE,
+    LINK,
+    Files,
+    base_of,
+    entry,
+    fetch_from,
+    git,
+    manifest_of,
+    read_files,
+)
 
 BEFORE: Files = {b"a.txt": (FILE, b"one\ntwo\n"), b"sub/run": (EXECUTABLE, b"#!/bin/sh\n"), b"l": (LINK, b"a.txt")}
 

@@ -10,10 +10,20 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
-from trees import EXECUTABLE, FILE, LINK, Files, base_of, fetch_from, git, manifest_of, read_files
 
 from sandboxes.workspace.names import is_dot_git, parents, to_text
 from sandboxes.workspace.patch import make_patch
+from tests.unit.sandboxes.workspace.trees import (
+    EXECUTABLE,
+    FILE,
+    LINK,
+    Files,
+    base_of,
+    fetch_from,
+    git,
+    manifest_of,
+    read_files,
+)
 
 ODD_NAMES = [
     *(b"a", b"b", b"a b", b" a", b"a ", b"-p", b"tab\there", b"new\nline"),

@@ -9,12 +9,12 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-from trees import EXECUTABLE, FILE, LINK, Files, git, read_files, write_files
 
 from sandboxes.errors import ArchiveRefused
 from sandboxes.workspace import tarwriter
 from sandboxes.workspace.archive import pack_folder
 from sandboxes.workspace.tarwriter import TarWriter
+from tests.unit.sandboxes.workspace.trees import EXECUTABLE, FILE, LINK, Files, git, read_files, write_files
 
 ODD: Files = {
     b"plain.txt": (FILE, b"content\n"),

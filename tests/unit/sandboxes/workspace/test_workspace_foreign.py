@@ -11,12 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from trees import EXECUTABLE, FILE, LINK, Files, read_files
 
 from sandboxes.errors import ArchiveRefused
 from sandboxes.workspace import inflate
 from sandboxes.workspace.foreign import normalize
 from sandboxes.workspace.tarwriter import TarWriter
+from tests.unit.sandboxes.workspace.trees import EXECUTABLE, FILE, LINK, Files, read_files
 
 Member = tuple[str, bytes, bytes]
 """Name, type, and content or link target."""

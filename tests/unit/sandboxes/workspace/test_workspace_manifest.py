@@ -6,11 +6,11 @@ import itertools
 from dataclasses import replace
 
 import pytest
-from trees import FILE, entry
 
 from sandboxes.errors import PatchRefused
 from sandboxes.workspace import manifest
 from sandboxes.workspace.manifest import FileEntry, check_manifest
+from tests.unit.sandboxes.workspace.trees import FILE, entry
 
 
 def claim(path: str) -> FileEntry:

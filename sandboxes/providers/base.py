@@ -189,6 +189,11 @@ def new_sandbox_id() -> str:
     return "sbx-" + secrets.token_hex(8)
 
 
+def is_sandbox_id(text: str) -> bool:
+    """Whether this can be an id of ours. An id comes from a handle, which may be forged: check it before it names a thing."""
+    return re.fullmatch(r"sbx-[0-9a-f]{16}", text) is not None
+
+
 def lifetime_stamps(spec: SandboxSpec) -> tuple[str, str]:
     """`created_at` and `expires_at` of a sandbox that is made now."""
     now = datetime.now(UTC)

@@ -58,12 +58,12 @@ async def upload(
     token = secrets.token_hex(12)
 
     async def send(offset: int, data: bytes) -> Reply:
-        return await client.call("piece", data, token=token, path=path, offset=offset, mode=mode)
+        return await client.call("piece", data, token=token, offset=offset)
 
     under_way: list[asyncio.Task[Reply]] = []
     offset = 0
     try:
-        await send(0, b"")
+        await client.call("begin", token=token, path=path, mode=mode)
         async for chunk in content:
             for at in range(0, len(chunk), wire.PIECE):
                 data = chunk[at : at + wire.PIECE]
@@ -79,7 +79,7 @@ async def upload(
         with contextlib.suppress(Refusal, SandboxError):
             await client.call("drop", token=token, deadline=DROP_SECONDS)
         raise
-    await client.call("publish", path=path, token=token, exclusive=exclusive, key=key)
+    await client.call("publish", token=token, exclusive=exclusive, key=key)
 
 
 async def download(client: ToolboxClient, path: str) -> AsyncIterator[bytes]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import re
 import tarfile
 import time
 from collections.abc import Sequence
@@ -41,12 +40,6 @@ TRANSPORT: Final = ("/bin/sh", "-c", f"cat {STATE}/transport")
 """The command that prints which transport the sandbox needs."""
 
 _BOOT = Path(__file__).with_name("boot.sh")
-_OURS = re.compile(r"sbx-[0-9a-f]{16}")
-
-
-def is_sandbox_id(text: str) -> bool:
-    """Whether this can be the id of one of our sandboxes: nothing else is ever removed from an engine."""
-    return _OURS.fullmatch(text) is not None
 
 
 def workspace_volume(sandbox_id: str) -> str:

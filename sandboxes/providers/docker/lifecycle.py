@@ -16,7 +16,7 @@ from docker.errors import APIError, NotFound
 from docker.types import Mount as EngineMount
 
 from sandboxes.errors import InvalidSpec, SandboxError
-from sandboxes.providers.base import SandboxSpec
+from sandboxes.providers.base import SandboxSpec, is_sandbox_id
 from sandboxes.providers.docker import container, images, layout, users
 from sandboxes.providers.docker.stream import attach_output
 
@@ -165,7 +165,7 @@ def _why_not_started(api: APIClient, made: str, image: str, line: str | None) ->
 
 def remove(api: APIClient, sandbox_id: str) -> None:
     """Remove a sandbox's containers and volumes. What is gone is gone; what is not a sandbox of ours stays."""
-    if not layout.is_sandbox_id(sandbox_id):
+    if not is_sandbox_id(sandbox_id):
         return
     _remove_container(api, layout.porter_name(sandbox_id), owner=None)
     _remove_container(api, sandbox_id, owner=sandbox_id)

@@ -14,6 +14,7 @@ from sandboxes.providers.base import (
     SandboxHandle,
     SandboxProvider,
     SandboxSpec,
+    is_sandbox_id,
     lifetime_stamps,
     new_sandbox_id,
 )
@@ -119,7 +120,7 @@ class DockerProvider(SandboxProvider):
 
     async def attach(self, handle: SandboxHandle) -> Sandbox:
         """See `SandboxProvider`."""
-        if not layout.is_sandbox_id(handle.id):
+        if not is_sandbox_id(handle.id):
             raise SandboxNotFound(f"{handle.id!r} is not the id of a Docker sandbox")
         run = ContainerExec(self._engine, handle.id)
         workdir = str(handle.data.get("workdir") or "/workspace")

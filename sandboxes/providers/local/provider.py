@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import shutil
 import socket
 from collections.abc import Iterator, Mapping
@@ -24,6 +23,7 @@ from sandboxes.providers.base import (
     SandboxHandle,
     SandboxProvider,
     SandboxSpec,
+    is_sandbox_id,
     lifetime_stamps,
     new_sandbox_id,
 )
@@ -102,8 +102,8 @@ class LocalProvider(SandboxProvider):
         return handle
 
     def _folder(self, sandbox_id: str) -> Path:
-        """The one way from an id to a path. An id comes from a handle, and a forged one would name any folder at all."""
-        if not re.fullmatch(r"sbx-[0-9a-f]{16}", sandbox_id):
+        """The one way from an id to a path: a forged id would name any folder at all."""
+        if not is_sandbox_id(sandbox_id):
             raise SandboxNotFound(f"{sandbox_id!r:.80} is not the id of a local sandbox")
         return self._sandboxes / sandbox_id
 

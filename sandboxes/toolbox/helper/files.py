@@ -236,21 +236,36 @@ class Uploads:
         self._open = {}
         self._lock = threading.Lock()
 
-    def piece(self, token, path, offset, content, mode):
-        """Write one piece; pieces may come in any order."""
+    def begin(self, token, path, mode):
+        """Make the temporary file."""
         try:
-            with self._lock:
-                if token not in self._open:
-                    self._open[token] = temporary(os.path.realpath(path)) + (path, mode)
-                descriptor = self._open[token][0]
-            os.pwrite(descriptor, content, offset)
+            opened = temporary(os.path.realpath(path)) + (path, mode)
         except OSError as exc:
             raise refusal(exc, path) from exc
+        with self._lock:
+            self._open[token] = opened
         return {}
+
+    def piece(self, token, offset, content):
+        """Write one piece; pieces may come in any order. One that comes after the file was given up is refused."""
+        with self._lock:
+            descriptor, _, path, _ = self._opened(token)
+            try:
+                os.pwrite(descriptor, content, offset)
+            except OSError as exc:
+                raise refusal(exc, path) from exc
+        return {}
+
+    def _opened(self, token):
+        if token not in self._open:
+            raise text.Refused("no_such_upload", "Error: this upload was not begun, or has been given up")
+        return self._open[token]
 
     def finish(self, token, exclusive):
         """Publish a file whose pieces are all there."""
-        descriptor, name, path, mode = self._open.pop(token)
+        with self._lock:
+            descriptor, name, path, mode = self._opened(token)
+            del self._open[token]
         try:
             target, current = destination(path)
             os.fchmod(descriptor, mode if mode is not None else NEW_MODE if current is None else current)

@@ -78,15 +78,22 @@ class Operations:
             contents.append(content)
         return {"outcomes": outcomes}, b"".join(contents)
 
+    def op_begin(self, connection, header, _payload):
+        """Begin a long file."""
+        return connection.uploads.begin(header["token"], self._path(header), header.get("mode")), b""
+
     def op_piece(self, connection, header, payload):
         """Write one piece of a long file."""
-        path = self._path(header)
-        return connection.uploads.piece(header["token"], path, header["offset"], payload, header.get("mode")), b""
+        return connection.uploads.piece(header["token"], header["offset"], payload), b""
 
     def op_publish(self, connection, header, _payload):
-        """Finish a long file."""
-        action = lambda: connection.uploads.finish(header["token"], header.get("exclusive", False))  # noqa: E731
-        return self._journal.once(header.get("key"), action), b""
+        """Finish a long file. When this was done before, what has come this time is dropped."""
+        token = header["token"]
+        action = lambda: connection.uploads.finish(token, header.get("exclusive", False))  # noqa: E731
+        try:
+            return self._journal.once(header.get("key"), action), b""
+        finally:
+            connection.uploads.drop(token)
 
     def op_drop(self, connection, header, _payload):
         """Give up a long file."""

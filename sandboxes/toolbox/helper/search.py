@@ -9,6 +9,8 @@ from . import files, text
 
 SECONDS = 20.0
 """How long one walk may take."""
+MANIFEST_SECONDS = 600.0
+"""How long listing and hashing a whole workspace may take."""
 MATCHES = 20000
 """Matches of one search at most."""
 BYTES = 4 * 1024 * 1024
@@ -20,9 +22,9 @@ FILE_CAP = 256 * 1024 * 1024
 class Budget:
     """Time, matches and bytes that are left, and whether anybody still waits."""
 
-    def __init__(self, cancelled, matches=MATCHES):
+    def __init__(self, cancelled, matches=MATCHES, seconds=SECONDS):
         self._cancelled = cancelled
-        self._end = time.monotonic() + SECONDS
+        self._end = time.monotonic() + seconds
         self.matches = matches
         self.bytes = BYTES
         self.spent = False
@@ -120,8 +122,7 @@ def manifest(root, exclude, cancelled):
     target, also ended by NUL."""
     if not _start(root):
         raise text.Refused("invalid_path", "Error: '{}' is not a directory".format(root))
-    budget = Budget(cancelled, matches=10**9)
-    budget._end += 600
+    budget = Budget(cancelled, matches=10**9, seconds=MANIFEST_SECONDS)
     records = []
     for relative, entry in walk(root, budget, frozenset(exclude)):
         status = entry.stat(follow_symlinks=False)
@@ -131,7 +132,7 @@ def manifest(root, exclude, cancelled):
             records.append((name, record + target + b"\0"))
         elif stat.S_ISREG(status.st_mode):
             mode = "100755" if status.st_mode & 0o100 else "100644"
-            records.append(_record(mode, *_hash_file(entry.path), relative))
+            records.append(_record(mode, *_hash_file(entry.path, budget), relative))
     if budget.spent:
         raise text.Refused("timeout", "Error: the workspace could not be read in time")
     if budget.unreadable:
@@ -145,18 +146,18 @@ def _record(mode, size, blob, relative):
     return name, "{} {} {} ".format(mode, size, blob).encode() + name + b"\0"
 
 
-def _hash_file(path):
+def _hash_file(path, budget):
     file, status = files.open_regular(path)
     with file:
         size = status.st_size
         if size <= 1024 * 1024:
             data = file.read(size + 1)
             return len(data), _blob(len(data), [data])
-        return size, _blob(size, _exactly(file, size))
+        return size, _blob(size, _exactly(file, size, budget))
 
 
-def _exactly(file, size):
-    while size > 0:
+def _exactly(file, size, budget):
+    while size > 0 and budget.ok():
         chunk = file.read(min(size, 1024 * 1024))
         if not chunk:
             return

@@ -3,7 +3,7 @@
 import pytest
 
 from sandboxes.errors import InvalidSpec
-from sandboxes.providers.base import SandboxSpec
+from sandboxes.providers.base import SandboxSpec, is_sandbox_id
 from sandboxes.providers.docker import container, layout
 from sandboxes.providers.docker.users import NOBODY_IN_PARTICULAR, ROOT
 
@@ -118,5 +118,5 @@ def test_seconds_are_rounded_up_for_a_shell_that_counts_whole_ones():
 
 @pytest.mark.parametrize("text", ["", "postgres", "sbx-", "sbx-0123456789abcdeg", "sbx-0123456789abcdef\n", "../sbx"])
 def test_only_our_own_ids_are_taken_for_sandboxes(text):
-    assert not layout.is_sandbox_id(text)
-    assert layout.is_sandbox_id(SANDBOX)
+    assert not is_sandbox_id(text)
+    assert is_sandbox_id(SANDBOX)

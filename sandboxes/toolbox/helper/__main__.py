@@ -80,23 +80,22 @@ def _connect(arguments):
 
 
 def _bridge(sock):
-    size = 1024 * 1024
+    buffer = memoryview(bytearray(256 * 1024))
     while True:
         readable, _, _ = select.select([0, sock], [], [])
         if sock in readable:
-            data = sock.recv(size)
-            if not data:
+            count = sock.recv_into(buffer)
+            if not count:
                 return 0
-            _write_all(data)
+            _write_all(buffer[:count])
         if 0 in readable:
-            data = os.read(0, size)
-            if not data:
+            count = os.readv(0, [buffer])
+            if not count:
                 return 0
-            sock.sendall(data)
+            sock.sendall(buffer[:count])
 
 
-def _write_all(data):
-    view = memoryview(data)
+def _write_all(view):
     while view:
         view = view[os.write(1, view) :]
 

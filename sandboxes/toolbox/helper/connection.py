@@ -8,6 +8,8 @@ from . import files, wire
 
 SEND_SECONDS = 30
 """A client that takes nothing for so long is dropped."""
+RECEIVE = 256 * 1024
+"""Bytes that are taken from a socket at once."""
 BACKLOG = 128 * 1024 * 1024
 """Bytes that may wait for one client."""
 
@@ -29,13 +31,13 @@ class Connection:
 
     def serve(self):
         """Read requests until the client leaves or breaks the protocol."""
-        decoder = wire.Decoder()
+        decoder, buffer = wire.Decoder(), memoryview(bytearray(RECEIVE))
         try:
             while True:
-                data = self._sock.recv(wire.PIECE)
-                if not data:
+                count = self._sock.recv_into(buffer)
+                if not count:
                     break
-                for header, payload in decoder.feed(data):
+                for header, payload in decoder.feed(buffer[:count]):
                     self._server.request(self, header, payload)
         except (OSError, wire.WireError):
             pass

@@ -105,7 +105,8 @@ def get(path, offset, length):
     file, status = open_regular(path)
     with file:
         try:
-            return {"size": status.st_size}, os.pread(file.fileno(), length, offset)
+            left = max(0, status.st_size - offset)
+            return {"size": status.st_size}, os.pread(file.fileno(), min(length, left), offset)
         except OSError as exc:
             raise refusal(exc, path) from exc
 
@@ -206,7 +207,7 @@ def _whole_text(path):
     with file:
         if status.st_size > text.SCAN_CAP:
             raise text.Refused("invalid_argument", "Error: '{}' is too large to edit".format(path))
-        data = file.read(text.SCAN_CAP)
+        data = file.read(status.st_size)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

@@ -114,7 +114,7 @@ def _content(path, budget):
         head = file.read(text.SNIFF)
         if status.st_size > FILE_CAP or text.is_binary(head):
             return b""
-        return head + file.read(FILE_CAP)
+        return head if len(head) < text.SNIFF else head + file.read(status.st_size)
 
 
 def manifest(root, exclude, cancelled):

@@ -71,7 +71,7 @@ def read_window(stream, size, offset, limit, byte_offset=None, cap=READ_CAP, pat
         has = "{} bytes".format(size) if byte_offset is not None else "{} lines".format(skipped)
         raise Refused("invalid_argument", "Error: {} is past the end of '{}', which has {}".format(where, path, has))
     stream.seek(position)
-    data, lines, cut = _take_lines(stream, limit, cap)
+    data, lines, cut = _take_lines(stream, limit, cap, size - position)
     try:
         content = data.decode("utf-8")
     except UnicodeDecodeError:
@@ -128,9 +128,12 @@ def _skip_lines(stream, count):
     return passed, position
 
 
-def _take_lines(stream, limit, cap):
-    """Up to `limit` whole lines of at most `cap` bytes together: (bytes, lines, whether the only line had to be cut)."""
-    data = stream.read(cap + 1)
+def _take_lines(stream, limit, cap, left):
+    """Up to `limit` whole lines of at most `cap` bytes together: (bytes, lines, whether the only line had to be cut).
+
+    `left` bytes are expected: to ask for many more costs more than the reading.
+    """
+    data = stream.read(min(cap, max(0, left)) + 1)
     ends, at = 0, -1
     while ends < limit:
         following = data.find(b"\n", at + 1)

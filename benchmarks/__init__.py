@@ -1,0 +1,1 @@
+"""Fanfold beside its peers: ratios measured in one run, on one machine. See README.md."""

@@ -1,0 +1,9 @@
+"""`python -m benchmarks [--quick] [--json FILE]`: all of them, one after the other."""
+
+from __future__ import annotations
+
+from benchmarks import local, swerex, toolbox
+from benchmarks.measure import run
+
+if __name__ == "__main__":
+    run({**local.BENCH, **swerex.BENCH, **toolbox.BENCH})

@@ -1,0 +1,86 @@
+"""Every benchmark runs, in its quick form, and its rows are whole. How fast they are is for `make bench` to say."""
+
+import json
+import math
+import os
+
+import pytest
+
+from benchmarks import local, measure, swerex, toolbox
+from benchmarks.measure import Config, Row, table
+
+QUICK = Config(quick=True)
+
+
+def needs_peer(module):
+    """Skip where the peer is not installed; in CI it must be, and the benchmark itself says what is missing."""
+    if not os.environ.get("CI"):
+        pytest.importorskip(module, reason="pip install --group bench")
+
+
+def assert_whole(rows, least):
+    assert len(rows) >= least
+    assert len({row.what for row in rows}) == len(rows)
+    for row in rows:
+        assert row.unit in ("ms", "s", "MiB")
+        assert all(math.isfinite(value) and value > 0 for value in (row.ours, row.peer or 1))
+        assert row.verdict in ("", "met", "MISSED")
+        assert row.what in table("rows", rows)
+
+
+def test_the_local_benchmark_gives_whole_rows():
+    [bench] = local.BENCH.values()
+    assert_whole(measure.measured(bench, QUICK), 4)
+
+
+@pytest.mark.docker
+def test_the_benchmark_against_swe_rex_gives_whole_rows():
+    needs_peer("swerex")
+    [bench] = swerex.BENCH.values()
+    rows = measure.measured(bench, QUICK)
+    assert_whole(rows, 3)
+    assert all(row.ratio is not None for row in rows)
+
+
+@pytest.mark.docker
+@pytest.mark.timeout(300)
+def test_the_benchmark_against_deepagents_gives_whole_rows():
+    needs_peer("deepagents")
+    [bench] = toolbox.BENCH.values()
+    rows = measure.measured(bench, QUICK)
+    assert_whole(rows, 13)
+    assert all(row.ratio is not None for row in rows)
+
+
+def test_a_row_says_whether_its_target_was_met():
+    assert Row("a", "ms", 1, 30, at_least=25).verdict == "met"
+    assert Row("a", "ms", 2, 30, at_least=25).verdict == "MISSED"
+    assert Row("a", "s", 0.5, below=1).verdict == "met"
+    assert Row("a", "s", 1.5, below=1).verdict == "MISSED"
+    assert Row("a", "s", 1.5).verdict == ""
+
+
+def test_a_call_that_fails_is_not_measured():
+    class Failure:
+        error = "Error: no such file"
+
+    async def bench(_config):
+        return [Row("a", "s", await measure.median(lambda: [Failure()], 1))]
+
+    with pytest.raises(RuntimeError, match="no such file"):
+        measure.measured(bench, QUICK)
+
+
+def test_a_missing_peer_is_one_clear_message():
+    with pytest.raises(SystemExit, match="pip install --group bench"):
+        measure.need("no_such_peer", "no-such-peer")
+
+
+def test_the_rows_can_be_had_as_json(tmp_path, capsys):
+    async def bench(_config):
+        return [Row("a", "ms", 1, 30, 25)]
+
+    measure.run({"title": bench}, ["--quick", "--json", str(tmp_path / "rows.json")])
+    [row] = json.loads((tmp_path / "rows.json").read_text())["title"]
+    assert (row["what"], row["ratio"], row["verdict"]) == ("a", 30, "met")
+    assert "title" in capsys.readouterr().out

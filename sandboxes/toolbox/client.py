@@ -71,19 +71,22 @@ class ToolboxClient:
         """
         if self._failure is not None:
             raise type(self._failure)(*self._failure.args)
+        loop = asyncio.get_running_loop()
         number = next(self._numbers)
-        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Reply] = loop.create_future()
         self._waiting[number] = future
+        timer = None if deadline is None else loop.call_later(deadline, _expire, future, op, deadline)
         try:
             self._send({"id": number, "op": op, **fields}, payload)
             await self._writer.drain()
-            return await (self._patiently(future) if deadline is None else asyncio.wait_for(future, deadline))
-        except TimeoutError as exc:
-            raise SandboxTimeout(f"the sandbox did not answer '{op}' within {deadline:g} s") from exc
+            return await (self._patiently(future) if deadline is None else future)
         except (ConnectionError, RuntimeError) as exc:
             raise self._failure or SandboxGone(f"the connection to the sandbox broke: {exc}") from exc
         finally:
-            if (self._waiting.pop(number, None) is not None and not future.done()) or future.cancelled():
+            if timer is not None:
+                timer.cancel()
+            if number in self._waiting:
+                del self._waiting[number]
                 self._give_up(number)
 
     async def _patiently(self, future: asyncio.Future[Reply]) -> Reply:
@@ -122,23 +125,24 @@ class ToolboxClient:
 
     def _receive(self, header: dict[str, Any], payload: bytes) -> None:
         number = header.get("id")
-        future = self._waiting.get(number) if isinstance(number, int) else None
-        if future is None or future.done():
+        if not isinstance(number, int) or number not in self._waiting:
             if isinstance(number, int) and number in self._abandoned:
                 self._abandoned.discard(number)
                 return
             raise ProtocolError(f"the sandbox's helper answered a call that was not made: {number!r:.80}")
-        if "error" in header:
-            code, message = str(header["error"]), str(header.get("message", header["error"]))
-            future.set_exception(CallLost(message) if code == "call_lost" else Refusal(code, message))
-        elif isinstance(header.get("ok"), dict):
-            future.set_result(Reply(header["ok"], payload))
+        outcome = _outcome(header, payload)
+        future = self._waiting.pop(number)
+        if future.done():
+            return  # given up in this very moment
+        if isinstance(outcome, Reply):
+            future.set_result(outcome)
         else:
-            raise ProtocolError("the sandbox's helper sent a reply with neither 'ok' nor 'error'")
+            future.set_exception(outcome)
 
     def _fail(self, failure: SandboxError) -> None:
         self._failure = failure
-        for future in self._waiting.values():
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
             if not future.done():
                 future.set_exception(failure)
                 future.exception()  # mark as seen: whoever waits still gets it
@@ -153,6 +157,20 @@ class ToolboxClient:
             self._fail(SandboxGone("the connection to the sandbox was closed"))
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
+
+
+def _outcome(header: dict[str, Any], payload: bytes) -> Reply | Refusal | CallLost:
+    if "error" in header:
+        code, message = str(header["error"]), str(header.get("message", header["error"]))
+        return CallLost(message) if code == "call_lost" else Refusal(code, message)
+    if not isinstance(header.get("ok"), dict):
+        raise ProtocolError("the sandbox's helper sent a reply with neither 'ok' nor 'error'")
+    return Reply(header["ok"], payload)
+
+
+def _expire(future: asyncio.Future[Reply], op: str, deadline: float) -> None:
+    if not future.done():
+        future.set_exception(SandboxTimeout(f"the sandbox did not answer '{op}' within {deadline:g} s"))
 
 
 async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, deadline: float) -> ToolboxClient:

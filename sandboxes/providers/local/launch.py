@@ -20,6 +20,8 @@ from sandboxes.providers.local.processes import Process
 
 START_SECONDS = 20.0
 """How long a new sandbox may take to answer."""
+UNCLAIMED_SECONDS = 60.0
+"""After which a sandbox ends that nobody ever connected to: who made it was killed in the middle."""
 
 
 def helper_command(spec: SandboxSpec, listen_fd: int) -> list[str]:
@@ -27,6 +29,7 @@ def helper_command(spec: SandboxSpec, listen_fd: int) -> list[str]:
     command = [system.python(spec.rootfs), "-I", "-S", "-B", jail.TOOLBOX]
     command += ["serve", "--listen-fd", str(listen_fd), "--state", jail.STATE, "--workdir", spec.workdir]
     command += ["--lifetime", str(spec.lifetime), "--idle", str(spec.idle_timeout or 0)]
+    command += ["--unclaimed", str(UNCLAIMED_SECONDS)]
     if spec.resources.pids is not None:
         command += ["--limit", f"NPROC={spec.resources.pids}"]
     if spec.resources.memory is not None and not cgroups.usable():
@@ -42,7 +45,7 @@ def launch(
     bwrap: Path,
     owner: int | None,
     name: str,
-) -> Process:
+) -> None:
     """Start bubblewrap, detached from this process; the helper is held back until its limits are set."""
     status_read, status_write = os.pipe()
     block_read, block_write = os.pipe()
@@ -67,8 +70,9 @@ def launch(
         process = _first_process(status_read)
         if cgroups.usable():
             cgroups.join(name, process.pid)
+        # Recorded before it may begin: whoever destroys the sandbox knows what to kill.
+        (layout / "process.json").write_text(json.dumps({"pid": process.pid, "started": process.started}))
         os.write(block_write, b"!")
-        return process
     finally:
         for descriptor in (status_read, status_write, block_read, block_write):
             if descriptor >= 0:

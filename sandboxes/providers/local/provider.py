@@ -90,10 +90,12 @@ class LocalProvider(SandboxProvider):
         created, expires = lifetime_stamps(spec)
         data = {"workdir": spec.workdir}
         handle = SandboxHandle(self.name, new_sandbox_id(), dict(labels or {}), created, expires, data)
+        starting = asyncio.ensure_future(asyncio.to_thread(self._start, spec, handle))
         try:
-            await asyncio.to_thread(self._start, spec, handle)
+            await asyncio.shield(starting)
             await (await self._connect(handle, launch.START_SECONDS)).aclose()
         except BaseException as exc:
+            await asyncio.wait([starting])  # a thread cannot be cancelled: what it still starts has to be destroyed too
             said = self._log(handle.id)
             await self.destroy(handle)
             if isinstance(exc, (SandboxError, OSError)):
@@ -123,8 +125,7 @@ class LocalProvider(SandboxProvider):
                 listener.bind(address)
             listener.listen(64)
             helper = launch.helper_command(spec, listener.fileno())
-            process = launch.launch(layout, arguments, helper, listener, self._bwrap(), self._owner, handle.id)
-        (layout / "process.json").write_text(json.dumps({"pid": process.pid, "started": process.started}))
+            launch.launch(layout, arguments, helper, listener, self._bwrap(), self._owner, handle.id)
 
     def _bwrap(self) -> Path:
         return system.bwrap_folder(None if self._owner is None else self._shared)

@@ -19,7 +19,8 @@ CPU = 0.25
 BURN = 3
 """Seconds for which the processor is burnt."""
 
-FORK_BOMB = "bomb() { bomb | bomb & }; bomb; sleep 600"
+FORK_BOMB = "bomb() { bomb | bomb & }; bomb & while :; do :; done"
+"""The leader forks once and then stays: a shell that cannot fork would end before its timeout."""
 COUNT = "set -- /proc/[0-9]*; echo $#"
 
 

@@ -21,6 +21,7 @@ def main():
     serve.add_argument("--workdir", required=True)
     serve.add_argument("--lifetime", type=float, default=0, help="seconds; 0 is for ever")
     serve.add_argument("--idle", type=float, default=0, help="seconds without a request or a running command; 0 is for ever")
+    serve.add_argument("--unclaimed", type=float, default=0, help="seconds for the first client to come; 0 is for ever")
     serve.add_argument("--limit", action="append", default=[], metavar="NAME=N", help="resource limit, hard: NPROC, AS")
     connect = commands.add_parser("connect")
     connect.add_argument("--socket", required=True)
@@ -45,7 +46,8 @@ def _serve(arguments):
         listener = _listen(arguments.socket)
     os.makedirs(arguments.workdir, exist_ok=True)
     os.chdir(arguments.workdir)
-    Server(listener, arguments.state, arguments.workdir, arguments.lifetime, arguments.idle).run()
+    limits = (arguments.lifetime, arguments.idle, arguments.unclaimed)
+    Server(listener, arguments.state, arguments.workdir, *limits).run()
     os._exit(0)
 
 

@@ -22,11 +22,11 @@ TICK = 1.0
 class Server:
     """Everything of one sandbox."""
 
-    def __init__(self, listener, state, workdir, lifetime, idle):
+    def __init__(self, listener, state, workdir, lifetime, idle, unclaimed):
         os.makedirs(state, mode=0o700, exist_ok=True)
         self._listener = listener
         self._born = self._active = time.monotonic()
-        self._lifetime, self._idle = lifetime, idle
+        self._lifetime, self._idle, self._unclaimed = lifetime, idle, unclaimed
         self._selector = selectors.DefaultSelector()
         journal = Journal(state)
         self._commands = Commands(state, journal, self._selector)
@@ -58,6 +58,8 @@ class Server:
 
     def _over(self):
         now = time.monotonic()
+        if self._unclaimed and now - self._born > self._unclaimed:
+            return True
         if self._lifetime and now - self._born > self._lifetime:
             return True
         if not self._idle or now - self._active <= self._idle:
@@ -73,6 +75,7 @@ class Server:
         except OSError:
             return
         sock.setblocking(True)
+        self._unclaimed = 0
         connection = Connection(sock, self)
         self._connections.add(connection)
         try:

@@ -1,6 +1,7 @@
 """What is particular to the local provider; the rest is the conformance kit's."""
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -134,6 +135,27 @@ async def test_a_killed_sandbox_is_gone_and_leaves_nothing_after_destroy(provide
     await provider.destroy(handle)
     assert await provider.find() == []
     assert not provider._sandboxes.exists()
+
+
+@pytest.mark.parametrize("moment", range(12))
+async def test_giving_up_while_it_is_made_leaves_no_process(provider, moment):
+    """Wherever in `create` the cancellation strikes: no sandbox is left, and no process that runs as its user."""
+    making = asyncio.create_task(provider.create(SandboxSpec(env={"MARK": f"moment-{moment}-{os.getpid()}"})))
+    await asyncio.wait([making], timeout=moment * 0.005)
+    making.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await making
+    for handle in await provider.find():
+        await provider.destroy(handle)
+    mark = f"MARK=moment-{moment}-{os.getpid()}".encode()
+    assert not any(mark in environment(path) for path in Path("/proc").glob("[0-9]*/environ"))
+
+
+def environment(path):
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 async def test_folders_that_cannot_be_entered_are_removed_too(provider):

@@ -82,7 +82,7 @@ def need(module: str, distribution: str) -> None:
     try:
         importlib.import_module(module)
     except ImportError as exc:
-        raise SystemExit(f"benchmarks: {distribution} is missing ({exc}): pip install --group bench") from exc
+        raise SystemExit(f"benchmarks: {distribution} is missing ({exc}): make bench") from exc
 
 
 def sound(result: object) -> None:

@@ -19,7 +19,7 @@ test: $(VENV)/dev
 	sh scripts/prepare-tests.sh
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(TESTS)
 
-bench: $(VENV)/bench
+bench: $(VENV)/dev
 	sh scripts/prepare-tests.sh
 	$(BIN)/python -m benchmarks
 
@@ -32,10 +32,6 @@ $(VENV)/runtime: pyproject.toml
 
 $(VENV)/dev: $(VENV)/runtime
 	$(BIN)/pip install --quiet --editable '.[dev]'
-	touch $@
-
-$(VENV)/bench: $(VENV)/dev
-	$(BIN)/pip install --quiet --editable '.[bench]'
 	touch $@
 
 clean:

@@ -58,21 +58,29 @@ async def _calls(config: Config, ours: Sandbox, peer: DockerExecSandbox) -> list
 
 
 async def _transfers(config: Config, ours: Sandbox, peer: DockerExecSandbox) -> list[Row]:
-    small = [(f"/workspace/small/{number}.txt", b"x" * 1024) for number in range(SMALL_FILES)]
+    mine, its, packed = _batches("ours"), _batches("peer"), _batches("packed")
     large = [("/workspace/large.bin", os.urandom(LARGE))]
     names = [path for path, _ in large]
     pairs: list[tuple[str, float | None, Call, Call]] = [
-        ("upload 100 x 1 KB", 300, lambda: ours.aupload_files(small), lambda: peer.upload_files(small)),
-        ("the same, peer packs one archive", None, lambda: ours.aupload_files(small), lambda: peer.put(small)),
+        ("upload 100 x 1 KB", 300, lambda: ours.aupload_files(next(mine)), lambda: peer.upload_files(next(its))),
+        ("the same, peer packs one archive", None, lambda: ours.aupload_files(next(mine)), lambda: peer.put(next(packed))),
         ("upload 50 MB", 1, lambda: ours.aupload_files(large), lambda: peer.upload_files(large)),
+        ("the same, peer sends an archive", None, lambda: ours.aupload_files(large), lambda: peer.put(large)),
         ("download 50 MB", 1, lambda: ours.adownload_files(names), lambda: peer.download_files(names)),
+        ("the same, peer fetches an archive", None, lambda: ours.adownload_files(names), lambda: peer.get(names[0])),
         ("32 parallel reads of 4 KB", 30, _parallel(lambda: ours.aread(ONE)), _parallel(lambda: peer.aread(ONE))),
     ]
     rounds = config.rounds(FEW_ROUNDS)
     return [
-        Row(what, "ms", *await compare(mine, its, rounds=rounds, ours_each=3, peer_each=1), target)
-        for what, target, mine, its in pairs
+        Row(what, "ms", *await compare(first, second, rounds=rounds, ours_each=3, peer_each=1), target)
+        for what, target, first, second in pairs
     ]
+
+
+def _batches(side: str) -> Iterator[list[tuple[str, bytes]]]:
+    """New files each time: to replace a file costs more than to make one."""
+    for batch in itertools.count():
+        yield [(f"/workspace/small/{side}{batch}/{number}.txt", b"x" * 1024) for number in range(SMALL_FILES)]
 
 
 def _parallel(read: Callable[[], object]) -> Call:

@@ -15,7 +15,7 @@ QUICK = Config(quick=True)
 def needs_peer(module):
     """Skip where the peer is not installed; in CI it must be, and the benchmark itself says what is missing."""
     if not os.environ.get("CI"):
-        pytest.importorskip(module, reason="pip install --group bench")
+        pytest.importorskip(module, reason="make bench")
 
 
 def assert_whole(rows, least):
@@ -72,7 +72,7 @@ def test_a_call_that_fails_is_not_measured():
 
 
 def test_a_missing_peer_is_one_clear_message():
-    with pytest.raises(SystemExit, match="pip install --group bench"):
+    with pytest.raises(SystemExit, match="make bench"):
         measure.need("no_such_peer", "no-such-peer")
 
 

@@ -7,6 +7,8 @@ import os
 
 from . import files, search, text, wire
 
+SHORT = 64 * 1024
+"""Bytes up to which a file is read or written faster than another thread is woken."""
 OUTPUT_CAP = 1024 * 1024
 """Bytes of a command's output in one reply at most."""
 
@@ -19,6 +21,17 @@ class Operations:
         self._journal = journal
         self._workdir = workdir
         self._about = about
+
+    def short(self, op, header, payload):
+        """Whether a request takes less time than handing it to another thread would."""
+        if op == "put":
+            return len(payload) <= SHORT
+        if op == "read":
+            try:
+                return os.stat(self._path(header)).st_size <= SHORT
+            except (OSError, text.Refused, KeyError, TypeError):
+                return True  # it will be refused
+        return op == "hello"
 
     def op_hello(self, _connection, header, _payload):
         """Who we are."""

@@ -97,7 +97,10 @@ class Server:
         if op == "cancel":
             connection.cancelled.add(header.get("call"))
             return
-        self._jobs.put((connection, header, payload, op))
+        if self._operations.short(op, header, payload):
+            self._answer(connection, header, payload, op)
+        else:
+            self._jobs.put((connection, header, payload, op))
 
     def _work(self):
         while True:

@@ -11,10 +11,14 @@ Paths are POSIX paths, absolute. A sandbox backend takes relative ones too, from
 from __future__ import annotations
 
 import asyncio
+import base64
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NotRequired, TypedDict
+
+from sandboxes.mime import medium, mime_type
+from sandboxes.toolbox.helper.text import SNIFF, is_binary
 
 FileOperationError = Literal["file_not_found", "permission_denied", "is_directory", "invalid_path", "already_exists"]
 """Codes for what went wrong with one file of a batch; a model can read and mend each of them."""
@@ -58,6 +62,8 @@ class FileData(TypedDict):
     """Text, or base64 of the bytes."""
     encoding: str
     """`utf-8` or `base64`."""
+    mime_type: NotRequired[str]
+    """By the extension of its name; see `sandboxes.mime`."""
     created_at: NotRequired[str]
     modified_at: NotRequired[str]
     """ISO 8601, UTC."""
@@ -103,6 +109,27 @@ class ReadResult:
             raise ValueError(f"ReadResult: total_lines {self.total_lines} is less than end_line {self.end_line}")
         if self.next_offset is not None and self.next_offset != self.end_line:
             raise ValueError(f"ReadResult: next_offset {self.next_offset} must equal end_line {self.end_line}")
+
+    @property
+    def content(self) -> str | bytes | None:
+        """The text of a text file, the bytes of a binary one; None after an error."""
+        if self.file_data is None:
+            return None
+        content = self.file_data["content"]
+        return base64.b64decode(content) if self.file_data["encoding"] == "base64" else content
+
+    @property
+    def mime_type(self) -> str | None:
+        """The type of the file by its name; None after an error."""
+        return self.file_data.get("mime_type") if self.file_data else None
+
+
+@dataclass
+class ReadRawResult:
+    """`data` of the whole file, or `error`."""
+
+    error: str | None = None
+    data: FileData | None = None
 
 
 @dataclass
@@ -188,6 +215,37 @@ class ExecuteResponse:
     output_file: str | None = None
 
 
+def encoded(path: str, content: bytes) -> FileData:
+    """The content of the file `path` as `FileData`: text when its name and its bytes are those of text, else base64."""
+    if medium(path) is None and not is_binary(content[:SNIFF]):
+        try:
+            return {"content": content.decode("utf-8"), "encoding": "utf-8", "mime_type": mime_type(path)}
+        except UnicodeDecodeError:
+            pass
+    text = base64.b64encode(content).decode("ascii")
+    return {"content": text, "encoding": "base64", "mime_type": mime_type(path, binary=True)}
+
+
+def _raw(response: FileDownloadResponse) -> ReadRawResult:
+    if response.content is None:
+        return ReadRawResult(error=described(response.path, response.error or FILE_NOT_FOUND))
+    return ReadRawResult(data=encoded(response.path, response.content))
+
+
+_DESCRIPTIONS: Final = {
+    FILE_NOT_FOUND: "Error: File '{}' not found",
+    PERMISSION_DENIED: "Error: '{}' cannot be used: permission denied",
+    IS_DIRECTORY: "Error: '{}' is a directory",
+    INVALID_PATH: "Error: '{}' is not a valid path",
+    ALREADY_EXISTS: "Error: '{}' exists already: read it and edit it, or write to another path",
+}
+
+
+def described(path: str, error: FileOperationError | str) -> str:
+    """What went wrong with one file of a batch, in words."""
+    return _DESCRIPTIONS[error].format(path) if error in _DESCRIPTIONS else error
+
+
 class BackendProtocol(ABC):
     """Files behind one interface. See each method for its contract."""
 
@@ -201,6 +259,10 @@ class BackendProtocol(ABC):
 
         Missing file: `error="Error: File '/x' not found"`. An offset past the end is an error that says how long it is.
         """
+
+    def read_raw(self, file_path: str) -> ReadRawResult:
+        """Read a file whole, whatever is in it. A backend that keeps times gives them, too."""
+        return _raw(self.download_files([file_path])[0])
 
     @abstractmethod
     def grep(
@@ -243,6 +305,10 @@ class BackendProtocol(ABC):
     async def aread(self, file_path: str, offset: int = 0, limit: int = DEFAULT_READ_LIMIT) -> ReadResult:
         """Async form of `read`."""
         return await asyncio.to_thread(self.read, file_path, offset, limit)
+
+    async def aread_raw(self, file_path: str) -> ReadRawResult:
+        """Async form of `read_raw`."""
+        return _raw((await self.adownload_files([file_path]))[0])
 
     async def agrep(
         self, pattern: str, path: str | None = None, glob: str | None = None, *, max_count: int | None = None

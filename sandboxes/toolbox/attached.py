@@ -75,7 +75,7 @@ class ToolboxSandbox(Sandbox):
             reply = await self._client.call("read", path=file_path, offset=offset, limit=limit, byte_offset=byte_offset)
         except Refusal as exc:
             return p.ReadResult(error=exc.message)
-        return replies.read_result(reply)
+        return replies.read_result(reply, file_path)
 
     async def agrep(
         self, pattern: str, path: str | None = None, glob: str | None = None, *, max_count: int | None = None

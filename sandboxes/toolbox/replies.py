@@ -8,6 +8,7 @@ from typing import Any, Literal, cast
 
 from sandboxes import protocol as p
 from sandboxes.errors import ProtocolError
+from sandboxes.mime import mime_type
 from sandboxes.sandbox import CommandResult, FileEntry
 from sandboxes.toolbox.client import Refusal, Reply
 
@@ -33,9 +34,11 @@ def os_error(exc: Refusal, path: str) -> OSError:
     return OSError(_ERRNO.get(exc.code, errno.EIO), exc.message.removeprefix("Error: "), path)
 
 
-def read_result(reply: Reply) -> p.ReadResult:
-    """The answer to `read`."""
-    data = p.FileData(content=reply.payload.decode("utf-8", "replace"), encoding=reply.get("encoding", str))
+def read_result(reply: Reply, path: str) -> p.ReadResult:
+    """The answer to `read` of the file `path`."""
+    encoding = reply.get("encoding", str)
+    kind = mime_type(path, binary=encoding == "base64")
+    data = p.FileData(content=reply.payload.decode("utf-8", "replace"), encoding=encoding, mime_type=kind)
     if (modified := reply.maybe("modified_at", str)) is not None:
         data["modified_at"] = modified
     try:

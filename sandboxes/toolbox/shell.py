@@ -89,7 +89,7 @@ class ShellSandbox(Sandbox):
             result: dict[str, Any] = await self._files.read(self._path(file_path), offset, limit, byte_offset)
         except text.Refused as exc:
             return p.ReadResult(error=exc.message)
-        return replies.read_result(Reply(result, result.pop("content").encode()))
+        return replies.read_result(Reply(result, result.pop("content").encode()), file_path)
 
     async def agrep(
         self, pattern: str, path: str | None = None, glob: str | None = None, *, max_count: int | None = None

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from sandboxes import protocol as p
 from sandboxes.errors import ProtocolError
 from sandboxes.sandbox import FileEntry
-from sandboxes.toolbox.helper import files, search, text
+from sandboxes.toolbox.helper import files, media, search, text
 from sandboxes.toolbox.shell_files import BATCH, ShellFiles
 from sandboxes.toolbox.shell_wire import ANSWER_CAP, Channel, body, ending, plain, records, word
 
@@ -71,16 +71,18 @@ class ShellSearch:
     async def _candidates(self, wanted: bytes, root: str, glob: str | None) -> tuple[list[str], bool]:
         """Files that may hold the text, sorted, and whether these are all."""
         matches = text.glob_matcher(glob) if glob else None
+
+        def wanted_file(path: str, relative: str) -> bool:
+            return not media.is_media(path) and (matches is None or bool(matches(relative)))
+
         # grep takes each line of a pattern as a pattern, and is slow with long ones: a part of one is enough to narrow down.
         line = max(wanted.split(b"\n"), key=len)[:NARROW]
         args = (word(root), len(line) and len(line) + 1, ANSWER_CAP // 2)
         answer = await self._channel.call("grep", args=args, stdin=line and line + b"\n")
         if answer == b"one\n":
-            return ([root] if matches is None or matches(root.rpartition("/")[2]) else []), True
+            return [path for path in [root] if wanted_file(path, root.rpartition("/")[2])], True
         listing, code = ending(body(answer, root))
-        paths = _names(listing, root)
-        if matches is not None:
-            paths = [path for path in paths if matches(_relative(path, root))]
+        paths = [path for path in _names(listing, root) if wanted_file(path, _relative(path, root))]
         return sorted(paths), code is not None
 
     async def manifest(self, root: str, exclude: Sequence[str]) -> list[FileEntry]:

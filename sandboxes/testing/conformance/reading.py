@@ -181,6 +181,18 @@ class ReadingChecks(Checks):
         assert result.file_data["encoding"] == "base64"
         assert base64.b64decode(result.file_data["content"]) == data
 
+    async def test_media_are_never_read_as_text(self, sandbox: Sandbox, place: str) -> None:
+        result = await sandbox.aread(await put(sandbox, f"{place}/drawing.SVG", b"<svg/>\n"))
+        assert (result.content, result.mime_type) == (b"<svg/>\n", "image/svg+xml")
+        text = await sandbox.aread(await put(sandbox, f"{place}/notes.md", b"# Notes\n"))
+        assert (text.content, text.mime_type) == ("# Notes\n", "text/markdown")
+
+    async def test_a_file_can_be_read_raw(self, sandbox: Sandbox, place: str) -> None:
+        result = await sandbox.aread_raw(await put(sandbox, f"{place}/a", b"one\n\ntwo"))
+        assert result.data is not None
+        assert (result.data["content"], result.data["encoding"]) == ("one\n\ntwo", "utf-8")
+        assert (await sandbox.aread_raw(f"{place}/missing")).error == f"Error: File '{place}/missing' not found"
+
     async def test_read_of_a_huge_binary_is_refused_rather_than_sent(self, sandbox: Sandbox, place: str) -> None:
         await ok(sandbox, f"head -c 100000000 /dev/zero > {place}/huge")
         result = await sandbox.aread(f"{place}/huge")

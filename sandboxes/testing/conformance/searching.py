@@ -134,8 +134,10 @@ class SearchChecks(Checks):
     async def test_grep_skips_what_is_no_text(self, sandbox: Sandbox, place: str) -> None:
         await put(sandbox, f"{place}/binary", b"\0\1\2 needle\n")
         await put(sandbox, f"{place}/latin", b"caf\xe9 needle\n")
+        await put(sandbox, f"{place}/drawing.svg", b"needle\n")
         await put(sandbox, f"{place}/text", b"needle\n")
         assert below(place, (await sandbox.agrep("needle", place)).matches) == ["text"]
+        assert (await sandbox.agrep("needle", f"{place}/drawing.svg")).matches == []
 
     async def test_grep_without_a_match_is_an_empty_success(self, sandbox: Sandbox, place: str) -> None:
         await put(sandbox, f"{place}/a", "hay\n")

@@ -5,7 +5,7 @@ import os
 import stat
 import time
 
-from . import files, text
+from . import files, media, text
 
 SECONDS = 20.0
 """How long one walk may take."""
@@ -105,6 +105,8 @@ def grep(pattern, path, glob_pattern, max_count, cancelled):
 
 
 def _content(path, budget):
+    if media.is_media(path):
+        return b""
     try:
         file, status = files.open_regular(path)
     except text.Refused as exc:

@@ -4,6 +4,8 @@ import base64
 import io
 import re
 
+from . import media
+
 READ_CAP = 1024 * 1024
 """Bytes of text that one `read` returns at most."""
 BINARY_CAP = 10 * 1024 * 1024
@@ -55,12 +57,13 @@ def is_binary(head):
 def read_window(stream, size, offset, limit, byte_offset=None, cap=READ_CAP, path=""):
     """Read lines `offset` (0-based) to `offset + limit` of a binary stream of `size` bytes.
 
-    Returns a dict with the fields of `ReadResult` (`content` and `encoding` in place of `file_data`). With `byte_offset` the
+    `path` tells media from text by its extension. Returns a dict with the fields of `ReadResult` (`content` and `encoding` in
+    place of `file_data`). With `byte_offset` the
     window starts there, whatever line that is in, and has no line numbers.
     """
     if limit <= 0:
         return {"content": "", "encoding": "utf-8", "no_lines_requested": True}
-    if is_binary(stream.read(SNIFF)):
+    if media.is_media(path) or is_binary(stream.read(SNIFF)):
         return _whole_binary(stream, size, path)
     if offset < 0 or (byte_offset or 0) < 0:
         raise Refused("invalid_argument", "Error: offset must not be negative")

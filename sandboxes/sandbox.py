@@ -11,11 +11,14 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from sandboxes.portal import AsyncBackend
 from sandboxes.protocol import DEFAULT_READ_LIMIT, ReadResult
 from sandboxes.workspace.manifest import FileEntry as FileEntry
+
+if TYPE_CHECKING:
+    from sandboxes.providers.base import Mount
 
 Stream = Literal["stdout", "stderr"]
 
@@ -84,6 +87,8 @@ class Sandbox(AsyncBackend):
 
     def __init__(self) -> None:
         self._home = asyncio.get_running_loop()
+        self.mounts: tuple[Mount, ...] = ()
+        """What its provider closed when it was made, later ones over earlier ones: it holds for commands and tools alike."""
 
     @property
     def home(self) -> asyncio.AbstractEventLoop:

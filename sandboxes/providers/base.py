@@ -175,6 +175,14 @@ class SandboxHandle:
             "data": dict(self.data),
         }
 
+    @property
+    def mounts(self) -> tuple[Mount, ...]:
+        """What the sandbox was made with, without where it came from. Raises `InvalidSpec` when `data` does not tell it."""
+        try:
+            return tuple(Mount.model_validate(mount) for mount in self.data.get("mounts") or ())
+        except (TypeError, ValueError) as exc:
+            raise InvalidSpec(f"not a sandbox handle: its mounts cannot be read: {exc}") from exc
+
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> SandboxHandle:
         """Raises `InvalidSpec` when `value` is no handle."""
@@ -182,6 +190,11 @@ class SandboxHandle:
             return cls(**value)
         except TypeError as exc:
             raise InvalidSpec(f"not a sandbox handle: {exc}") from exc
+
+
+def told_mounts(spec: SandboxSpec) -> list[dict[str, str]]:
+    """The mounts of a spec for `SandboxHandle.data`: what they close, and nothing of this machine."""
+    return [{"target": mount.target, "mode": mount.mode} for mount in spec.mounts]
 
 
 def new_sandbox_id() -> str:

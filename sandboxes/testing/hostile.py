@@ -1,8 +1,8 @@
 """Helpers that attack their client: what a sandbox that was taken over may send to whoever is attached to it.
 
-    async with attacked_by(endless_header) as (reader, writer):
+    async with attacked_by(endless_header) as sock:
         with pytest.raises(SandboxError):
-            await connect(reader, writer, deadline=5)
+            await connect(sock, deadline=5)
 
 A behaviour is a coroutine function over the helper's end of the stream. `after_hello` greets properly first; `answering`
 greets and then gives one and the same answer to every request.
@@ -31,21 +31,20 @@ DEPTH = 200_000
 
 
 @asynccontextmanager
-async def attacked_by(behaviour: Behaviour) -> AsyncIterator[tuple[StreamReader, StreamWriter]]:
-    """The client's end of a stream, at whose other end `behaviour` runs until the block is left."""
+async def attacked_by(behaviour: Behaviour) -> AsyncIterator[socket.socket]:
+    """The client's end of a stream socket, at whose other end `behaviour` runs until the block is left."""
     ours, theirs = socket.socketpair()
-    reader, writer = await asyncio.open_connection(sock=ours)
     their_reader, their_writer = await asyncio.open_connection(sock=theirs)
     attack = asyncio.create_task(_until_cut_off(behaviour, their_reader, their_writer))
     try:
-        yield reader, writer
+        yield ours
     finally:
         attack.cancel()
         await asyncio.gather(attack, return_exceptions=True)
-        for end in (writer, their_writer):
-            end.close()
-            with contextlib.suppress(OSError):
-                await end.wait_closed()
+        ours.close()
+        their_writer.close()
+        with contextlib.suppress(OSError):
+            await their_writer.wait_closed()
 
 
 async def _until_cut_off(behaviour: Behaviour, reader: StreamReader, writer: StreamWriter) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Mapping
+import socket
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sandboxes.errors import CallLost, ProtocolError, SandboxError, SandboxGone, SandboxTimeout
 from sandboxes.toolbox.helper import wire
+from sandboxes.toolbox.link import Link
 
 CALL_SECONDS = 60.0
 """How long a call may take that is not given a deadline."""
@@ -19,6 +21,7 @@ PATIENCE = 30.0
 PING_SECONDS = 15.0
 
 V = TypeVar("V")
+Unwrap = Callable[[memoryview], Iterable[memoryview]]
 
 
 class Refusal(Exception):
@@ -52,14 +55,14 @@ class Reply:
 class ToolboxClient:
     """The calling side of the wire protocol. Made by `connect`; lives on one event loop."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
+    def __init__(self, sock: socket.socket, unwrap: Unwrap, early: bytes) -> None:
+        self._link = Link(sock, self._received, self._ended, early=early)
+        self._unwrap = unwrap
+        self._decoder = wire.Decoder(wire.REPLY_CAP)
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Reply]] = {}
         self._abandoned: set[int] = set()
         self._failure: SandboxError | None = None
-        self._listener = asyncio.get_running_loop().create_task(self._listen())
 
     async def call(
         self, op: str, payload: bytes = b"", *, deadline: float | None = CALL_SECONDS, **fields: object
@@ -78,9 +81,9 @@ class ToolboxClient:
         timer = None if deadline is None else loop.call_later(deadline, _expire, future, op, deadline)
         try:
             self._send({"id": number, "op": op, **fields}, payload)
-            await self._writer.drain()
+            await self._link.drain()
             return await (self._patiently(future) if deadline is None else future)
-        except (ConnectionError, RuntimeError) as exc:
+        except OSError as exc:
             raise self._failure or SandboxGone(f"the connection to the sandbox broke: {exc}") from exc
         finally:
             if timer is not None:
@@ -101,27 +104,27 @@ class ToolboxClient:
             parts = wire.encode(header, payload)
         except wire.WireError as exc:
             raise Refusal("too_large", f"Error: {exc}") from exc
-        self._writer.writelines(parts)
+        self._link.send(parts)
 
     def _give_up(self, number: int) -> None:
         if self._failure is None:
             self._abandoned.add(number)
-            with contextlib.suppress(ConnectionError, RuntimeError):
+            with contextlib.suppress(OSError):
                 self._send({"op": "cancel", "call": number})
 
-    async def _listen(self) -> None:
-        decoder = wire.Decoder(wire.REPLY_CAP)
+    def _received(self, data: memoryview) -> None:
         try:
-            while data := await self._reader.read(wire.PIECE):
-                for header, payload in decoder.feed(data):
+            for piece in self._unwrap(data):
+                for header, payload in self._decoder.feed(piece):
                     self._receive(header, payload)
-            self._fail(SandboxGone("the sandbox's helper closed the connection: the sandbox has ended or was killed"))
         except wire.WireError as exc:
             self._fail(ProtocolError(f"the sandbox's helper {exc}"))
         except ProtocolError as exc:
             self._fail(exc)
-        except OSError as exc:
-            self._fail(SandboxGone(f"the connection to the sandbox broke: {exc}"))
+
+    def _ended(self, failure: OSError | None) -> None:
+        why = "the sandbox's helper closed the connection: the sandbox has ended or was killed"
+        self._fail(SandboxGone(why if failure is None else f"the connection to the sandbox broke: {failure}"))
 
     def _receive(self, header: dict[str, Any], payload: bytes) -> None:
         number = header.get("id")
@@ -140,23 +143,20 @@ class ToolboxClient:
             future.set_exception(outcome)
 
     def _fail(self, failure: SandboxError) -> None:
+        """Fail what waits, and whatever is called from now on."""
+        if self._failure is not None:
+            return
         self._failure = failure
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
             if not future.done():
                 future.set_exception(failure)
                 future.exception()  # mark as seen: whoever waits still gets it
-        self._writer.close()
+        self._link.close()
 
     async def aclose(self) -> None:
         """End the connection; calls under way fail."""
-        self._listener.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._listener
-        if self._failure is None:
-            self._fail(SandboxGone("the connection to the sandbox was closed"))
-        with contextlib.suppress(OSError):
-            await self._writer.wait_closed()
+        self._fail(SandboxGone("the connection to the sandbox was closed"))
 
 
 def _outcome(header: dict[str, Any], payload: bytes) -> Reply | Refusal | CallLost:
@@ -173,9 +173,15 @@ def _expire(future: asyncio.Future[Reply], op: str, deadline: float) -> None:
         future.set_exception(SandboxTimeout(f"the sandbox did not answer '{op}' within {deadline:g} s"))
 
 
-async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, deadline: float) -> ToolboxClient:
-    """Greet the helper at the other end within `deadline` seconds. On failure the stream is closed."""
-    client = ToolboxClient(reader, writer)
+async def connect(
+    sock: socket.socket, *, deadline: float, unwrap: Unwrap = lambda data: (data,), early: bytes = b""
+) -> ToolboxClient:
+    """Greet the helper at the other end of a connected stream socket within `deadline` seconds.
+
+    The client owns the socket; on failure it is closed. `unwrap` takes apart what a platform wraps around the helper's output,
+    and `early` is what of it has been read already.
+    """
+    client = ToolboxClient(sock, unwrap, early)
     try:
         reply = await client.call("hello", protocol=wire.PROTOCOL, deadline=deadline)
         if reply.get("protocol", int) != wire.PROTOCOL:

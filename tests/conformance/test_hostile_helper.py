@@ -50,16 +50,16 @@ def bounded():
 
 @pytest.mark.parametrize(("name", "attack"), hostile.ATTACKS.items(), ids=hostile.ATTACKS)
 async def test_an_attack_instead_of_a_greeting_is_a_clear_error(bounded, name, attack):
-    async with hostile.attacked_by(attack) as (reader, writer), asyncio.timeout(GRACE):
+    async with hostile.attacked_by(attack) as sock, asyncio.timeout(GRACE):
         with pytest.raises(expected(name)):
-            await connect(reader, writer, deadline=DEADLINE)
-        assert writer.is_closing()
+            await connect(sock, deadline=DEADLINE)
+        assert sock.fileno() < 0
 
 
 @pytest.mark.parametrize(("name", "attack"), hostile.ATTACKS.items(), ids=hostile.ATTACKS)
 async def test_an_attack_after_the_greeting_is_a_clear_error(bounded, name, attack):
-    async with hostile.attacked_by(hostile.after_hello(attack)) as (reader, writer), asyncio.timeout(GRACE):
-        client = await connect(reader, writer, deadline=GRACE)
+    async with hostile.attacked_by(hostile.after_hello(attack)) as sock, asyncio.timeout(GRACE):
+        client = await connect(sock, deadline=GRACE)
         with pytest.raises(expected(name)):
             await client.call("ls", path="/", deadline=DEADLINE)
         await client.aclose()
@@ -67,26 +67,26 @@ async def test_an_attack_after_the_greeting_is_a_clear_error(bounded, name, atta
 
 @pytest.mark.parametrize("attack", [hostile.wrong_protocol, hostile.refusing], ids=lambda attack: attack.__name__)
 async def test_a_wrong_greeting_is_a_protocol_error(attack):
-    async with hostile.attacked_by(attack) as (reader, writer), asyncio.timeout(GRACE):
+    async with hostile.attacked_by(attack) as sock, asyncio.timeout(GRACE):
         with pytest.raises(ProtocolError) as failure:
-            await connect(reader, writer, deadline=GRACE)
+            await connect(sock, deadline=GRACE)
         assert len(str(failure.value)) < 1000
 
 
 async def test_an_answer_that_comes_twice_ends_the_connection():
-    async def ask_often(reader, writer):
-        client = await connect(reader, writer, deadline=GRACE)
+    async def ask_often(sock):
+        client = await connect(sock, deadline=GRACE)
         for _ in range(100):
             await client.call("ls", path="/")
 
-    async with hostile.attacked_by(hostile.twice) as (reader, writer), asyncio.timeout(GRACE):
+    async with hostile.attacked_by(hostile.twice) as sock, asyncio.timeout(GRACE):
         with pytest.raises(ProtocolError):
-            await ask_often(reader, writer)
+            await ask_often(sock)
 
 
 async def test_a_broken_connection_fails_every_call_that_waits_and_every_later_one():
-    async with hostile.attacked_by(hostile.after_hello(hostile.garbage)) as (reader, writer), asyncio.timeout(GRACE):
-        client = await connect(reader, writer, deadline=GRACE)
+    async with hostile.attacked_by(hostile.after_hello(hostile.garbage)) as sock, asyncio.timeout(GRACE):
+        client = await connect(sock, deadline=GRACE)
         outcomes = await asyncio.gather(*(client.call("ls", path="/") for _ in range(10)), return_exceptions=True)
         assert {type(outcome) for outcome in outcomes} == {ProtocolError}
         with pytest.raises(ProtocolError):
@@ -95,8 +95,8 @@ async def test_a_broken_connection_fails_every_call_that_waits_and_every_later_o
 
 
 async def test_a_helper_that_does_not_read_blocks_no_call_past_its_deadline():
-    async with hostile.attacked_by(hostile.after_hello(hostile.deaf)) as (reader, writer), asyncio.timeout(GRACE):
-        client = await connect(reader, writer, deadline=GRACE)
+    async with hostile.attacked_by(hostile.after_hello(hostile.deaf)) as sock, asyncio.timeout(GRACE):
+        client = await connect(sock, deadline=GRACE)
         with pytest.raises(SandboxTimeout):
             await client.call("put", b"x" * wire.PAYLOAD_CAP, path="/x", deadline=DEADLINE)
         await client.aclose()
@@ -105,8 +105,8 @@ async def test_a_helper_that_does_not_read_blocks_no_call_past_its_deadline():
 async def test_a_helper_that_falls_silent_does_not_hold_a_call_without_a_deadline(monkeypatch):
     monkeypatch.setattr(toolbox, "PATIENCE", 0.1)
     monkeypatch.setattr(toolbox, "PING_SECONDS", 0.1)
-    async with hostile.attacked_by(hostile.after_hello(hostile.silent)) as (reader, writer), asyncio.timeout(GRACE):
-        client = await connect(reader, writer, deadline=GRACE)
+    async with hostile.attacked_by(hostile.after_hello(hostile.silent)) as sock, asyncio.timeout(GRACE):
+        client = await connect(sock, deadline=GRACE)
         with pytest.raises(SandboxTimeout):
             await client.call("wait", key="x", deadline=None)
         await client.aclose()
@@ -190,8 +190,8 @@ CALLS = {
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 @pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
 async def test_an_answer_of_the_wrong_shape_is_a_result_or_an_error_of_ours(answer, call):
-    async with hostile.attacked_by(hostile.answering(*answer)) as (reader, writer), asyncio.timeout(GRACE):
-        client = await connect(reader, writer, deadline=GRACE)
+    async with hostile.attacked_by(hostile.answering(*answer)) as sock, asyncio.timeout(GRACE):
+        client = await connect(sock, deadline=GRACE)
         box = ToolboxSandbox(client, sandbox_id="sbx-hostile", workdir="/workspace")
         await settled(call(box))
         await box.aclose()
@@ -219,8 +219,8 @@ def spilling(pieces: int, sent: list[int]) -> hostile.Behaviour:
 
 async def test_a_manifest_without_end_is_given_up():
     sent: list[int] = []
-    async with hostile.attacked_by(spilling(SPILLED, sent)) as (reader, writer):
-        box = ToolboxSandbox(await connect(reader, writer, deadline=GRACE), sandbox_id="sbx-hostile", workdir="/workspace")
+    async with hostile.attacked_by(spilling(SPILLED, sent)) as sock:
+        box = ToolboxSandbox(await connect(sock, deadline=GRACE), sandbox_id="sbx-hostile", workdir="/workspace")
         with pytest.raises(SandboxError):
             await box.manifest("/")
         assert len(sent) < SPILLED, "the client took all that was sent"
@@ -229,8 +229,8 @@ async def test_a_manifest_without_end_is_given_up():
 
 async def test_a_download_without_end_is_given_up():
     sent: list[int] = []
-    async with hostile.attacked_by(spilling(SPILLED, sent)) as (reader, writer):
-        box = ToolboxSandbox(await connect(reader, writer, deadline=GRACE), sandbox_id="sbx-hostile", workdir="/workspace")
+    async with hostile.attacked_by(spilling(SPILLED, sent)) as sock:
+        box = ToolboxSandbox(await connect(sock, deadline=GRACE), sandbox_id="sbx-hostile", workdir="/workspace")
         [response] = await box.adownload_files(["/x"])
         assert response.error is not None
         assert len(sent) < SPILLED, "the client took all that was sent"

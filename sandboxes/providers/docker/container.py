@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ from docker.types import HostConfig, LogConfig
 from docker.types import Mount as EngineMount
 
 from sandboxes.errors import InvalidSpec
-from sandboxes.providers.base import SandboxSpec
+from sandboxes.providers.base import SandboxSpec, told_mounts
 from sandboxes.providers.docker import layout
 from sandboxes.providers.docker.users import User
 
@@ -85,7 +86,7 @@ def configuration(spec: SandboxSpec, plan: Plan, api_version: str) -> dict[str, 
         "user": plan.user.ids,
         "working_dir": spec.workdir,
         "environment": {"HOME": layout.HOME, **spec.env},
-        "labels": labels(plan, spec.workdir),
+        "labels": {**labels(plan, spec.workdir), layout.MOUNTS_LABEL: json.dumps(told_mounts(spec))},
         "healthcheck": NO_HEALTHCHECK,
         "host_config": _host(spec, plan, api_version),
     }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,10 +11,10 @@ from docker.errors import APIError, NotFound
 
 from sandboxes.errors import ProtocolError, SandboxError, SandboxGone, SandboxNotFound, SandboxTimeout
 from sandboxes.providers.docker.engine import Engine
-from sandboxes.providers.docker.stream import ExecStream, adopt, start_exec
+from sandboxes.providers.docker.stream import Demultiplexer, ExecStream, start_exec
+from sandboxes.toolbox.link import Link
 from sandboxes.toolbox.shell_exec import ExecResult
 
-_PIECE = 1024 * 1024
 _STEP = 0.01
 _CONFLICT = 409
 
@@ -29,9 +28,9 @@ class ContainerExec:
 
     async def open(self, argv: Sequence[str]) -> ExecStream:
         """Start a command; its streams. Raises `SandboxNotFound`, or `SandboxGone` with the reason."""
-        return await adopt(*await self._engine.run("start a command in the sandbox", self._start, list(argv)))
+        return await self._engine.run("start a command in the sandbox", self._start, list(argv))
 
-    def _start(self, argv: list[str]) -> tuple[str, socket.socket, bytes]:
+    def _start(self, argv: list[str]) -> ExecStream:
         api = self._engine.api
         try:
             return start_exec(api, self._container, argv)
@@ -48,26 +47,29 @@ class ContainerExec:
         """See `Exec`."""
         try:
             async with asyncio.timeout(deadline):
-                stream = await self.open(argv)
-                try:
-                    return await self._finish(stream, stdin, cap)
-                finally:
-                    stream.writer.transport.abort()
+                return await self._finish(await self.open(argv), stdin, cap)
         except TimeoutError as exc:
             raise SandboxTimeout(f"the sandbox did not finish {argv[0]} within {deadline:g} s") from exc
 
     async def _finish(self, stream: ExecStream, stdin: bytes, cap: int) -> ExecResult:
-        with contextlib.suppress(ConnectionError):
-            stream.writer.write(stdin)
-            if stream.writer.can_write_eof():
-                stream.writer.write_eof()
-        out = bytearray()
-        with contextlib.suppress(ConnectionError):
-            while piece := await stream.reader.read(_PIECE):
-                out += piece
-                if len(out) > cap:
-                    raise ProtocolError(f"the sandbox sent more than the {cap} bytes that it was asked for")
-        return ExecResult(await self._exit_code(stream.exec_id), bytes(out), stream.stderr)
+        output, out = Demultiplexer(), bytearray()
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def received(data: memoryview) -> None:
+            for piece in output.stdout(data):
+                out.extend(piece[: cap + 1 - len(out)])
+            if len(out) > cap and not ended.done():
+                ended.set_exception(ProtocolError(f"the sandbox sent more than the {cap} bytes that it was asked for"))
+
+        link = Link(stream.sock, received, lambda _: None if ended.done() else ended.set_result(None), early=stream.early)
+        try:
+            with contextlib.suppress(OSError):
+                link.send([stdin])
+                link.finish()
+            await ended
+        finally:
+            link.close()
+        return ExecResult(await self._exit_code(stream.exec_id), bytes(out), output.stderr)
 
     async def _exit_code(self, exec_id: str) -> int:
         """Its exit code. The stream may end a moment before the engine has it."""

@@ -28,6 +28,8 @@ TOOLBOX_LABEL: Final = "fanfold.toolbox"
 CREATED_LABEL: Final = "fanfold.created-at"
 EXPIRES_LABEL: Final = "fanfold.expires-at"
 WORKDIR_LABEL: Final = "fanfold.workdir"
+MOUNTS_LABEL: Final = "fanfold.mounts"
+"""JSON of the mounts' targets and modes."""
 USER_LABEL_PREFIX: Final = "fanfold.label."
 """Before the labels that the caller of `create` gave."""
 

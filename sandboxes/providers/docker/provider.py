@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import threading
 from collections.abc import Mapping
 from typing import Any, Final
@@ -17,10 +18,12 @@ from sandboxes.providers.base import (
     is_sandbox_id,
     lifetime_stamps,
     new_sandbox_id,
+    told_mounts,
 )
 from sandboxes.providers.docker import container, images, layout, lifecycle, users
 from sandboxes.providers.docker.engine import Engine
 from sandboxes.providers.docker.exec import ContainerExec
+from sandboxes.providers.docker.stream import Demultiplexer
 from sandboxes.sandbox import Sandbox
 from sandboxes.toolbox.attached import ToolboxSandbox
 from sandboxes.toolbox.client import connect
@@ -106,7 +109,7 @@ class DockerProvider(SandboxProvider):
                 await making
             await self._remove(plan.sandbox_id)
             raise
-        data = {"transport": transport, "workdir": spec.workdir}
+        data = {"transport": transport, "workdir": spec.workdir, "mounts": told_mounts(spec)}
         return SandboxHandle(self.name, plan.sandbox_id, plan.labels, created_at, expires_at, data)
 
     def _create(self, spec: SandboxSpec, plan: container.Plan) -> str:
@@ -125,10 +128,14 @@ class DockerProvider(SandboxProvider):
         run = ContainerExec(self._engine, handle.id)
         workdir = str(handle.data.get("workdir") or "/workspace")
         transport = handle.data.get("transport") or await self._transport(run)
+        sandbox: Sandbox
         if transport == "sh":
             await run.check()
-            return await ShellSandbox.attach(run, sandbox_id=handle.id, workdir=workdir, state=f"{layout.STATE}/sh")
-        return await self._attach_helper(run, handle.id, workdir)
+            sandbox = await ShellSandbox.attach(run, sandbox_id=handle.id, workdir=workdir, state=f"{layout.STATE}/sh")
+        else:
+            sandbox = await self._attach_helper(run, handle.id, workdir)
+        sandbox.mounts = handle.mounts
+        return sandbox
 
     async def _transport(self, run: ContainerExec) -> str:
         """Ask the sandbox what its boot script found out; for handles that come from `find`."""
@@ -141,13 +148,13 @@ class DockerProvider(SandboxProvider):
     async def _attach_helper(self, run: ContainerExec, sandbox_id: str, workdir: str) -> Sandbox:
         async with asyncio.timeout(ATTACH_SECONDS):
             stream = await run.open(layout.CONNECT)
+        output = Demultiplexer()
         try:
-            client = await connect(stream.reader, stream.writer, deadline=ATTACH_SECONDS)
+            client = await connect(stream.sock, deadline=ATTACH_SECONDS, unwrap=output.stdout, early=stream.early)
         except SandboxError as exc:
-            await stream.aclose()
             await run.check()
             if isinstance(exc, SandboxGone):
-                raise SandboxGone(f"the helper of sandbox {sandbox_id} does not answer: {stream.stderr or exc}") from exc
+                raise SandboxGone(f"the helper of sandbox {sandbox_id} does not answer: {output.stderr or exc}") from exc
             raise
         return ToolboxSandbox(client, sandbox_id=sandbox_id, workdir=workdir)
 
@@ -189,5 +196,5 @@ def _handle(marks: Mapping[str, str]) -> SandboxHandle:
         {key.removeprefix(prefix): value for key, value in marks.items() if key.startswith(prefix)},
         marks.get(layout.CREATED_LABEL, ""),
         marks.get(layout.EXPIRES_LABEL, ""),
-        {"workdir": marks.get(layout.WORKDIR_LABEL, "/workspace")},
+        {"workdir": marks.get(layout.WORKDIR_LABEL, "/workspace"), "mounts": json.loads(marks.get(layout.MOUNTS_LABEL, "[]"))},
     )

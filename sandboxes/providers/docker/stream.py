@@ -1,19 +1,19 @@
-"""The engine's raw streams as asyncio streams: the frames of stdout and stderr taken apart."""
+"""The engine's raw streams: a plain socket for each, and the frames of stdout and stderr taken apart."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import socket
 import ssl
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from docker import APIClient
 
-READ_LIMIT = 2 * 1024 * 1024
-"""Bytes that wait for a reader before the engine is told to stop sending."""
+EARLY = 2 * 1024 * 1024
+"""Bytes that may have come with the response's headers."""
 STDERR_CAP = 64 * 1024
 """Bytes of stderr that are kept, the first ones."""
 _HEADER = 8
@@ -21,19 +21,22 @@ _STDERR = 2
 _PUMP = 256 * 1024
 
 
-class Demultiplexer(asyncio.StreamReaderProtocol):
-    """Reads the engine's frames (stream number, 3 zero bytes, length, payload): stdout to the reader, stderr aside."""
+class Demultiplexer:
+    """Takes the engine's frames apart (stream number, 3 zero bytes, length, payload): stdout goes on, stderr aside."""
 
-    def __init__(self, reader: asyncio.StreamReader) -> None:
-        super().__init__(reader)
-        self.stderr = bytearray()
+    def __init__(self) -> None:
+        self._errors = bytearray()
         self._header = bytearray()
         self._stream = 0
         self._left = 0
 
-    def data_received(self, data: bytes) -> None:
-        """Take bytes from the socket, however they are cut."""
-        view = memoryview(data)
+    @property
+    def stderr(self) -> str:
+        """The beginning of what was said there."""
+        return bytes(self._errors).decode("utf-8", "replace")
+
+    def stdout(self, view: memoryview) -> Iterator[memoryview]:
+        """The pieces of stdout in what came from the socket, however it was cut."""
         while view:
             if not self._left:
                 view = self._take_header(view)
@@ -41,9 +44,9 @@ class Demultiplexer(asyncio.StreamReaderProtocol):
             payload, view = view[: self._left], view[self._left :]
             self._left -= len(payload)
             if self._stream == _STDERR:
-                self.stderr += payload[: max(0, STDERR_CAP - len(self.stderr))]
+                self._errors += payload[: max(0, STDERR_CAP - len(self._errors))]
             else:
-                super().data_received(bytes(payload))
+                yield payload
 
     def _take_header(self, view: memoryview) -> memoryview:
         missing = _HEADER - len(self._header)
@@ -56,29 +59,17 @@ class Demultiplexer(asyncio.StreamReaderProtocol):
 
 @dataclass(frozen=True)
 class ExecStream:
-    """A command in a container: write its stdin, read its stdout; what it said on stderr is in `stderr`."""
+    """A command in a container: what is written to `sock` is its stdin, what comes (`early` first) is its framed output."""
 
     exec_id: str
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
-    protocol: Demultiplexer
-
-    @property
-    def stderr(self) -> str:
-        """The beginning of its stderr so far."""
-        return bytes(self.protocol.stderr).decode("utf-8", "replace")
-
-    async def aclose(self) -> None:
-        """Close the stream; the command may go on."""
-        self.writer.close()
-        with contextlib.suppress(OSError):
-            await self.writer.wait_closed()
+    sock: socket.socket
+    early: bytes
 
 
-def start_exec(api: APIClient, container: str, argv: list[str]) -> tuple[str, socket.socket, bytes]:
-    """Start a command with open stdin (blocking): its exec id, a connected socket, and bytes that had come already."""
+def start_exec(api: APIClient, container: str, argv: list[str]) -> ExecStream:
+    """Start a command with open stdin (blocking)."""
     exec_id: str = api.exec_create(container, argv, stdin=True, stdout=True, stderr=True)["Id"]
-    return (exec_id, *_plain(api.exec_start(exec_id, socket=True)))
+    return ExecStream(exec_id, *_plain(api.exec_start(exec_id, socket=True)))
 
 
 def attach_output(api: APIClient, container: str) -> socket.socket:
@@ -98,7 +89,7 @@ def _plain(given: Any) -> tuple[socket.socket, bytes]:
     response = given._response
     own = raw.dup()
     raw.setblocking(False)
-    early = response.raw._fp.fp.read1(READ_LIMIT) or b""
+    early = response.raw._fp.fp.read1(EARLY) or b""
     response.close()
     given.close()
     return own, early
@@ -138,14 +129,3 @@ def pumped(stream: BlockingStream) -> socket.socket:
     for source, sink in ((stream, theirs), (theirs, stream)):
         threading.Thread(target=pump, args=(source, sink), name="fanfold-docker-pump", daemon=True).start()
     return ours
-
-
-async def adopt(exec_id: str, sock: socket.socket, early: bytes) -> ExecStream:
-    """The socket of an exec as asyncio streams on the running loop."""
-    sock.setblocking(False)
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(READ_LIMIT)
-    transport, protocol = await loop.create_connection(lambda: Demultiplexer(reader), sock=sock)
-    if early:
-        protocol.data_received(early)
-    return ExecStream(exec_id, reader, asyncio.StreamWriter(transport, protocol, reader, loop), protocol)

@@ -26,6 +26,7 @@ from sandboxes.providers.base import (
     is_sandbox_id,
     lifetime_stamps,
     new_sandbox_id,
+    told_mounts,
 )
 from sandboxes.providers.local import cgroups, jail, launch, system
 from sandboxes.providers.local.processes import Process
@@ -88,7 +89,7 @@ class LocalProvider(SandboxProvider):
         """See `SandboxProvider`."""
         await self.check(spec)
         created, expires = lifetime_stamps(spec)
-        data = {"workdir": spec.workdir}
+        data = {"workdir": spec.workdir, "mounts": told_mounts(spec)}
         handle = SandboxHandle(self.name, new_sandbox_id(), dict(labels or {}), created, expires, data)
         starting = asyncio.ensure_future(asyncio.to_thread(self._start, spec, handle))
         try:
@@ -147,15 +148,20 @@ class LocalProvider(SandboxProvider):
         if process is None or not process.alive():
             raise SandboxGone(f"local sandbox {handle.id} has ended: {self._why(handle)}")
         connected = await self._connect(handle, ATTACH_SECONDS)
-        return ToolboxSandbox(connected, sandbox_id=handle.id, workdir=str(handle.data["workdir"]))
+        sandbox = ToolboxSandbox(connected, sandbox_id=handle.id, workdir=str(handle.data["workdir"]))
+        sandbox.mounts = handle.mounts
+        return sandbox
 
     async def _connect(self, handle: SandboxHandle, deadline: float) -> client.ToolboxClient:
+        sock = socket.socket(socket.AF_UNIX)
+        sock.setblocking(False)
         try:
             with self._address(handle.id) as address:
-                reader, writer = await asyncio.open_unix_connection(address)
+                await asyncio.get_running_loop().sock_connect(sock, address)
         except OSError as exc:
+            sock.close()
             raise SandboxGone(f"local sandbox {handle.id} does not listen any more: {exc.strerror}") from exc
-        return await client.connect(reader, writer, deadline=deadline)
+        return await client.connect(sock, deadline=deadline)
 
     def _process(self, sandbox_id: str) -> Process | None:
         try:

@@ -1,12 +1,17 @@
 """The helper's command line: `serve` in the sandbox's first process, `connect` in an exec that bridges to it."""
 
 import argparse
+import fcntl
 import os
 import resource
 import select
 import socket
 import sys
 import time
+
+BULK = 1024 * 1024
+"""Bytes that a bridge carries at once, and that a pipe or socket is asked to hold."""
+F_SETPIPE_SZ = 1031
 
 
 def main():
@@ -31,7 +36,7 @@ def main():
 
 
 def _serve(arguments):
-    from .files import UMASK
+    from .drafts import UMASK
     from .server import Server
 
     os.umask(UMASK)
@@ -82,24 +87,40 @@ def _connect(arguments):
 
 
 def _bridge(sock):
-    buffer = memoryview(bytearray(256 * 1024))
+    """Carry bytes both ways until either end closes; between pipes and the socket they need not come through here."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BULK)
+    to_socket = _carrier(0, sock.fileno())
+    to_client = _carrier(sock.fileno(), 1)
     while True:
         readable, _, _ = select.select([0, sock], [], [])
-        if sock in readable:
-            count = sock.recv_into(buffer)
-            if not count:
-                return 0
-            _write_all(buffer[:count])
-        if 0 in readable:
-            count = os.readv(0, [buffer])
-            if not count:
-                return 0
-            sock.sendall(buffer[:count])
+        if sock in readable and not to_client():
+            return 0
+        if 0 in readable and not to_socket():
+            return 0
 
 
-def _write_all(view):
-    while view:
-        view = view[os.write(1, view) :]
+def _carrier(source, sink):
+    """A function that carries what `source` has to `sink`, and tells how much that was: nothing at its end."""
+    buffer = memoryview(bytearray(BULK))
+
+    def copy():
+        count = os.readv(source, [buffer])
+        rest = buffer[:count]
+        while rest:
+            rest = rest[os.write(sink, rest) :]
+        return count
+
+    def splice():
+        return os.splice(source, sink, BULK)
+
+    for end in (source, sink):
+        try:
+            fcntl.fcntl(end, F_SETPIPE_SZ, BULK)
+        except OSError:
+            continue  # no pipe, or no more room for pipes
+        if hasattr(os, "splice"):
+            return splice
+    return copy
 
 
 if __name__ == "__main__":

@@ -56,7 +56,11 @@ class Commands:
         self.folder = folder
         self._journal = journal
         self._selector = selector
-        self._known = collections.OrderedDict()
+        self._known = {}
+        # The loop's own: other threads only look a command up in `_known`, or add one.
+        self._running = {}
+        self._finished = collections.deque()
+        self._spooled = 0
         self._handed = collections.deque()
         self._wake_read, self._wake_write = os.pipe()
         for end in (self._wake_read, self._wake_write):
@@ -136,7 +140,7 @@ class Commands:
 
     def busy(self):
         """Whether any command runs."""
-        return any(command.result is None for command in list(self._known.values()))
+        return bool(self._running or self._handed)
 
     # -- on the loop
 
@@ -147,7 +151,7 @@ class Commands:
         while self._handed:
             self._handed.popleft()()
         now = time.monotonic()
-        for command in [one for one in self._known.values() if one.result is None and one.process is not None]:
+        for command in list(self._running.values()):
             if command.process.poll() is not None:
                 self._ended(command)
             elif command.deadline is not None and now >= command.deadline:
@@ -157,10 +161,11 @@ class Commands:
 
     def next_deadline(self):
         """Seconds until a command times out; None when none will."""
-        deadlines = [one.deadline for one in self._known.values() if one.result is None and one.deadline is not None]
+        deadlines = [one.deadline for one in self._running.values() if one.deadline is not None]
         return max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
 
     def _watch(self, command):
+        self._running[command.key] = command
         pairs = [(command.process.stdout, command.out), (command.process.stderr, command.err)]
         for pipe, spool in pairs:
             if pipe is not None:
@@ -180,7 +185,10 @@ class Commands:
             self._selector.unregister(pipe)
             pipe.close()
             return False
+        before = spool.kept
         spool.append(data)
+        if command.result is not None and command.key in self._known:  # from a background child
+            self._spooled += spool.kept - before
         self._notify(command)
         return True
 
@@ -213,6 +221,9 @@ class Commands:
             "err": command.err.kept,
             "lost": command.out.lost + command.err.lost,
         }
+        self._running.pop(command.key, None)
+        self._finished.append(command)
+        self._spooled += command.out.kept + command.err.kept
         self._close_stdin(command)
         try:
             self._journal.finish("result:" + command.key, command.result)
@@ -286,13 +297,9 @@ class Commands:
             done(False)
 
     def _forget_old(self):
-        ended = [one for one in self._known.values() if one.result is not None]
-        spooled = sum(one.out.kept + one.err.kept for one in ended)
-        for old in ended[:-1]:
-            if len(ended) <= FINISHED and spooled <= SPOOLED:
-                break
-            spooled -= old.out.kept + old.err.kept
-            ended = ended[1:]
+        while len(self._finished) > 1 and (len(self._finished) > FINISHED or self._spooled > SPOOLED):
+            old = self._finished.popleft()
+            self._spooled -= old.out.kept + old.err.kept
             old.out.remove()
             old.err.remove()
             del self._known[old.key]

@@ -4,12 +4,10 @@ import socket
 import struct
 import threading
 
-from . import files, wire
+from . import uploads, wire
 
 SEND_SECONDS = 30
 """A client that takes nothing for so long is dropped."""
-RECEIVE = 256 * 1024
-"""Bytes that are taken from a socket at once."""
 BACKLOG = 128 * 1024 * 1024
 """Bytes that may wait for one client."""
 
@@ -23,7 +21,7 @@ class Connection:
         self._lock = threading.Lock()
         self._backlog = []
         self._waiting = 0
-        self.uploads = files.Uploads()
+        self.uploads = uploads.Uploads()
         self.cancelled = set()
         self.open = True
         # Only sends time out: a client may be silent for as long as it likes.
@@ -31,14 +29,13 @@ class Connection:
 
     def serve(self):
         """Read requests until the client leaves or breaks the protocol."""
-        decoder, buffer = wire.Decoder(), memoryview(bytearray(RECEIVE))
+        receiver = wire.Receiver(self._sock)
         try:
             while True:
-                count = self._sock.recv_into(buffer)
-                if not count:
+                frame = receiver.frame()
+                if frame is None:
                     break
-                for header, payload in decoder.feed(buffer[:count]):
-                    self._server.request(self, header, payload)
+                self._server.request(self, *frame)
         except (OSError, wire.WireError):
             pass
         finally:

@@ -7,10 +7,8 @@ import threading
 import time
 
 from . import text
+from .drafts import NEW_MODE, Draft
 
-NEW_MODE = 0o644
-UMASK = 0o022
-"""The helper's own, and so that of the commands."""
 _EDITING = threading.Lock()
 """Edits read, change and write: one at a time, so that none undoes another."""
 
@@ -111,32 +109,6 @@ def get(path, offset, length):
             raise refusal(exc, path) from exc
 
 
-def temporary(path, mode=0o600):
-    """A new file beside `path`, whose parent directories are made: (descriptor, name)."""
-    name = os.path.join(os.path.dirname(path), ".fanfold-{}.tmp".format(os.urandom(6).hex()))
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    try:
-        descriptor = os.open(name, flags, mode)
-    except FileNotFoundError:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        descriptor = os.open(name, flags, mode)
-    if mode & UMASK:
-        os.fchmod(descriptor, mode)
-    return descriptor, name
-
-
-def publish(name, path, exclusive):
-    """Make the finished file `name` visible as `path` at once; `exclusive` refuses when `path` exists."""
-    if not exclusive:
-        os.replace(name, path)
-        return
-    try:
-        os.link(name, path)
-    except FileExistsError:
-        raise exists(path) from None
-    os.unlink(name)
-
-
 def exists(path):
     """The refusal of a create-only write."""
     return text.Refused(
@@ -151,17 +123,31 @@ def put(path, content, exclusive, mode=None):
         target, current = destination(path)
         if exclusive and current is not None:
             raise exists(path)
-        mode = mode if mode is not None else NEW_MODE if current is None else current
-        descriptor, name = temporary(target, mode)
+        draft = Draft(target, mode if mode is not None else NEW_MODE if current is None else current)
         try:
-            with os.fdopen(descriptor, "wb", buffering=0) as file:
-                _write_all(file.fileno(), content)
-            publish(name, target, exclusive)
-        except BaseException:
-            discard(name)
-            raise
+            draft.write(content)
+            draft.publish(target, exclusive)
+        finally:
+            draft.close()
+    except FileExistsError:
+        raise exists(path) from None
     except OSError as exc:
         raise refusal(exc, path) from exc
+    return {"path": path}
+
+
+def publish(draft, path, mode, exclusive):
+    """Make a draft visible as `path`, through symbolic links, as `put` does; it is closed then."""
+    try:
+        target, current = destination(path)
+        os.fchmod(draft.descriptor, mode if mode is not None else NEW_MODE if current is None else current)
+        draft.publish(path if exclusive else target, exclusive)
+    except FileExistsError:
+        raise exists(path) from None
+    except OSError as exc:
+        raise refusal(exc, path) from exc
+    finally:
+        draft.close()
     return {"path": path}
 
 
@@ -178,20 +164,6 @@ def destination(path):
         return target, stat.S_IMODE(os.stat(target).st_mode)
     except FileNotFoundError:
         return target, NEW_MODE
-
-
-def _write_all(descriptor, content):
-    view = memoryview(content)
-    while view:
-        view = view[os.write(descriptor, view) :]
-
-
-def discard(name):
-    """Remove a temporary file, if it is still there."""
-    try:
-        os.unlink(name)
-    except OSError:
-        pass
 
 
 def edit(path, old, new, replace_all):
@@ -228,66 +200,3 @@ def delete(path):
     except OSError as exc:
         raise refusal(exc, path) from exc
     return {"path": path}
-
-
-class Uploads:
-    """Files that arrive in pieces: a temporary file each, published when the last piece is there."""
-
-    def __init__(self):
-        self._open = {}
-        self._lock = threading.Lock()
-
-    def begin(self, token, path, mode):
-        """Make the temporary file."""
-        try:
-            opened = temporary(os.path.realpath(path)) + (path, mode)
-        except OSError as exc:
-            raise refusal(exc, path) from exc
-        with self._lock:
-            self._open[token] = opened
-        return {}
-
-    def piece(self, token, offset, content):
-        """Write one piece; pieces may come in any order. One that comes after the file was given up is refused."""
-        with self._lock:
-            descriptor, _, path, _ = self._opened(token)
-            try:
-                os.pwrite(descriptor, content, offset)
-            except OSError as exc:
-                raise refusal(exc, path) from exc
-        return {}
-
-    def _opened(self, token):
-        if token not in self._open:
-            raise text.Refused("no_such_upload", "Error: this upload was not begun, or has been given up")
-        return self._open[token]
-
-    def finish(self, token, exclusive):
-        """Publish a file whose pieces are all there."""
-        with self._lock:
-            descriptor, name, path, mode = self._opened(token)
-            del self._open[token]
-        try:
-            target, current = destination(path)
-            os.fchmod(descriptor, mode if mode is not None else NEW_MODE if current is None else current)
-            os.close(descriptor)
-            publish(name, path if exclusive else target, exclusive)
-        except OSError as exc:
-            raise refusal(exc, path) from exc
-        finally:
-            discard(name)
-        return {"path": path}
-
-    def drop(self, token):
-        """Give up a file that will not be finished."""
-        with self._lock:
-            descriptor, name, _, _ = self._open.pop(token, (None, None, None, None))
-        if descriptor is not None:
-            os.close(descriptor)
-            discard(name)
-        return {}
-
-    def abandon(self):
-        """Drop what was not finished: the client is gone."""
-        for token in list(self._open):
-            self.drop(token)

@@ -199,14 +199,14 @@ def glob_matcher(pattern):
     if "\0" in pattern:
         raise Refused("invalid_argument", "Error: glob pattern has a NUL byte")
     anchored = pattern if "/" in pattern else "**/" + pattern
-    alternatives = _braces(anchored.lstrip("/"))
-    return re.compile("|".join("(?:{})".format(_glob_regex(one)) for one in alternatives), re.DOTALL).fullmatch
+    expanded = alternatives(anchored.lstrip("/"))
+    return re.compile("|".join("(?:{})".format(_glob_regex(one)) for one in expanded), re.DOTALL).fullmatch
 
 
 _BRACES_CAP = 256
 
 
-def _braces(pattern):
+def alternatives(pattern):
     """Expand the braces of a pattern, at most to 256 alternatives."""
     done, todo = [], [pattern]
     while todo:

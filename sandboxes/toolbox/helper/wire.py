@@ -20,6 +20,8 @@ PAYLOAD_CAP = 16 * 1024 * 1024
 """Bytes of a payload at most. Longer contents travel in pieces."""
 PIECE = 1024 * 1024
 """Bytes of a piece of a long content."""
+RECEIVE = 128 * 1024
+"""Bytes that are taken from a socket at once, where they are not a long payload."""
 
 _LENGTHS = struct.Struct(">II")
 PREFIX = _LENGTHS.size
@@ -55,6 +57,63 @@ def decode(text):
     if not isinstance(header, dict):
         raise WireError("sent a header that is not a JSON object")
     return header
+
+
+class Receiver:
+    """Takes frames from a blocking socket: short ones together through one buffer, long payloads straight to their place."""
+
+    def __init__(self, sock):
+        self._sock = sock
+        self._buffer = memoryview(bytearray(RECEIVE))
+        self._start = self._end = 0
+        self._piece = memoryview(bytearray(PIECE))
+
+    def frame(self):
+        """The next (header, payload), or None at the end.
+
+        The payload of a `piece` lies in a buffer that the next call uses again; every other one is bytes.
+        """
+        prefix = self._take(PREFIX)
+        if prefix is None:
+            return None
+        header, payload = lengths(prefix)
+        described = decode(self._take(header) or b"")
+        if payload > PIECE or described.get("op") != "piece":
+            content = self._take(payload)
+        else:
+            content = self._fill(self._piece[:payload])
+        if content is None:
+            raise WireError("ended inside a frame")
+        return described, content
+
+    def _take(self, size):
+        """`size` bytes; None at the end of the stream."""
+        while self._end - self._start < size <= RECEIVE:
+            if self._start + size > RECEIVE:
+                rest = self._end - self._start
+                self._buffer[:rest] = self._buffer[self._start : self._end]
+                self._start, self._end = 0, rest
+            count = self._sock.recv_into(self._buffer[self._end :])
+            if not count:
+                return None
+            self._end += count
+        if size > RECEIVE:
+            filled = self._fill(memoryview(bytearray(size)))
+            return None if filled is None else bytes(filled)
+        self._start += size
+        return bytes(self._buffer[self._start - size : self._start])
+
+    def _fill(self, view):
+        """`view`, filled with what comes; None when the stream ends before."""
+        at = min(len(view), self._end - self._start)
+        view[:at] = self._buffer[self._start : self._start + at]
+        self._start += at
+        while at < len(view):
+            count = self._sock.recv_into(view[at:])
+            if not count:
+                return None
+            at += count
+        return view
 
 
 class Decoder:

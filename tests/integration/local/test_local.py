@@ -17,6 +17,7 @@ from sandboxes.errors import ImageNotFound, InvalidSpec, SandboxGone
 from sandboxes.providers.base import Mount, SandboxHandle, SandboxSpec
 from sandboxes.providers.local import LocalProvider
 from sandboxes.providers.local.processes import Process
+from sandboxes.toolbox.helper.commands import FINISHED
 
 NOBODY = 65534
 
@@ -247,3 +248,11 @@ def copy_packages(target):
         for found in site.glob(pattern):
             copy = shutil.copytree if found.is_dir() else shutil.copy2
             copy(found, target / found.name)
+
+
+async def test_more_commands_than_are_remembered_come_and_go_at_the_same_time(provider):
+    handle = await provider.create(SandboxSpec())
+    async with await provider.attach(handle) as sandbox:
+        for _ in range(0, FINISHED + 200, 60):
+            ended = await asyncio.gather(*(sandbox.aexecute("echo hi") for _ in range(60)))
+            assert {(one.output, one.exit_code) for one in ended} == {("hi\n", 0)}

@@ -1,5 +1,8 @@
+import socket
+import threading
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandboxes.toolbox.helper import wire
@@ -45,3 +48,49 @@ def test_an_announced_frame_over_the_cap_is_refused_before_it_comes():
 def test_a_message_over_the_cap_is_not_sent():
     with pytest.raises(wire.WireError):
         wire.encode({"a": "x" * 100}, cap=50)
+
+
+def received(data, cuts=()):
+    """What a receiver makes of a stream that comes in these cuts, its payloads copied."""
+    ours, theirs = socket.socketpair()
+
+    def send():
+        with theirs:
+            at = 0
+            for cut in [*cuts, len(data)]:
+                theirs.sendall(data[at : at + cut])
+                at += cut
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    frames = []
+    with ours:
+        receiver = wire.Receiver(ours)
+        while (frame := receiver.frame()) is not None:
+            frames.append((frame[0], bytes(frame[1])))
+    sender.join()
+    return frames
+
+
+LONG = [
+    ({"op": "piece", "token": "a"}, b"a" * wire.PIECE),
+    ({"op": "put"}, b"b" * (wire.RECEIVE - 5)),
+    ({"op": "put"}, b"c" * (wire.RECEIVE + 5)),
+    ({"op": "edit", "old": "d" * (2 * wire.RECEIVE)}, b""),
+    ({"op": "piece", "token": "a"}, b"e" * 70_000),
+    ({"op": "puts"}, b"f" * (3 * wire.PIECE)),
+    ({"op": "piece"}, b"g" * (2 * wire.PIECE)),
+    ({"op": "hello"}, b""),
+]
+
+
+@given(st.lists(st.sampled_from(LONG), max_size=4), st.lists(st.integers(1, 300_000), max_size=4))
+@settings(max_examples=40, deadline=None)
+def test_a_receiver_takes_frames_of_any_length_in_any_cut(frames, cuts):
+    assert received(b"".join(b"".join(wire.encode(*frame)) for frame in frames), cuts) == frames
+
+
+@pytest.mark.parametrize("left", [9, 30, 40])
+def test_a_stream_that_ends_inside_a_frame_is_refused(left):
+    with pytest.raises(wire.WireError):
+        received(b"".join(wire.encode({"op": "piece", "token": "a"}, b"x" * 10))[:left])

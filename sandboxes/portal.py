@@ -1,8 +1,8 @@
-"""The sync form of what is async by nature: one background event loop for the process.
+"""The sync form of what is async by nature: one background event loop for the process; and the way from one loop to another.
 
 `AsyncBackend` implements each sync method of the protocol by its async twin on that loop, so that a provider writes one form
-only. Everything a sandbox connection does (sockets, futures) lives on the loop that made the connection; `call` hops there
-when it is called from another one.
+only. Everything a sandbox connection does (sockets, futures) lives on the loop that made the connection; a call from another
+one hops there (`on`).
 """
 
 from __future__ import annotations
@@ -59,6 +59,13 @@ def run_on(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]) -
     except BaseException:
         future.cancel()
         raise
+
+
+async def on(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]) -> T:
+    """Await a coroutine on the loop that it belongs to: here when that is the running one, else there."""
+    if loop is asyncio.get_running_loop():
+        return await coroutine
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, loop))
 
 
 portal = Portal()

@@ -56,6 +56,11 @@ def inner_scope(key: str) -> Iterator[None]:
         _scope.reset(token)
 
 
+def in_scope() -> bool:
+    """Whether calls have ids here, or would have them in an `inner_scope`."""
+    return _scope.get() is not None or bool(_prefix.get())
+
+
 def next_call_id() -> str | None:
     """The id of the next mutating call of this context; None outside of any scope."""
     scope = _scope.get()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sandboxes.errors import CallLost, ProtocolError, SandboxError, SandboxGone, SandboxTimeout
+from sandboxes.portal import on
 from sandboxes.toolbox.helper import wire
 from sandboxes.toolbox.link import Link
 
@@ -56,6 +57,7 @@ class ToolboxClient:
     """The calling side of the wire protocol. Made by `connect`; lives on one event loop."""
 
     def __init__(self, sock: socket.socket, unwrap: Unwrap, early: bytes) -> None:
+        self._home = asyncio.get_running_loop()
         self._link = Link(sock, self._received, self._ended, early=early)
         self._unwrap = unwrap
         self._decoder = wire.Decoder(wire.REPLY_CAP)
@@ -67,11 +69,14 @@ class ToolboxClient:
     async def call(
         self, op: str, payload: bytes = b"", *, deadline: float | None = CALL_SECONDS, **fields: object
     ) -> Reply:
-        """Make one call. Raises `Refusal`, or `SandboxError` when the helper or the connection fails.
+        """Make one call, from any loop. Raises `Refusal`, or `SandboxError` when the helper or the connection fails.
 
         `deadline` is in seconds; None waits as long as the helper shows signs of life. A call that is cancelled or late is
         given up at the helper too.
         """
+        return await on(self._home, self._call(op, payload, deadline, fields))
+
+    async def _call(self, op: str, payload: bytes, deadline: float | None, fields: dict[str, object]) -> Reply:
         if self._failure is not None:
             raise type(self._failure)(*self._failure.args)
         loop = asyncio.get_running_loop()
@@ -156,6 +161,9 @@ class ToolboxClient:
 
     async def aclose(self) -> None:
         """End the connection; calls under way fail."""
+        await on(self._home, self._close())
+
+    async def _close(self) -> None:
         self._fail(SandboxGone("the connection to the sandbox was closed"))
 
 

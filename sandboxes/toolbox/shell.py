@@ -13,6 +13,7 @@ from typing import Any
 
 from sandboxes import protocol as p
 from sandboxes.errors import SandboxError
+from sandboxes.portal import on
 from sandboxes.sandbox import Command, CommandSpec, FileEntry, Sandbox
 from sandboxes.toolbox import replies
 from sandboxes.toolbox.attached import EXECUTE_SECONDS, OUTPUT_CAP
@@ -123,11 +124,14 @@ class ShellSandbox(Sandbox):
         """See the protocol. Edits of one client wait for each other; those of others are noticed, and it begins again."""
         key = next_call_id()
         try:
-            async with self._editing:
-                count = await self._files.edit(self._path(file_path), old_string, new_string, replace_all, key)
+            count = await on(self.home, self._edit(self._path(file_path), old_string, new_string, replace_all, key))
         except text.Refused as exc:
             return p.EditResult(error=exc.message)
         return p.EditResult(path=file_path, occurrences=count)
+
+    async def _edit(self, path: str, old: str, new: str, replace_all: bool, key: str | None) -> int:
+        async with self._editing:
+            return await self._files.edit(path, old, new, replace_all, key)
 
     async def adelete(self, file_path: str) -> p.DeleteResult:
         """See the protocol."""

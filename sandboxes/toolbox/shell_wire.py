@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from sandboxes.errors import CallLost, ProtocolError, SandboxError, SandboxGone
+from sandboxes.portal import on
 from sandboxes.toolbox.helper import files, text
 from sandboxes.toolbox.shell_exec import Exec
 
@@ -75,6 +76,7 @@ class Channel:
         self.state = state
         self._gate = asyncio.Semaphore(parallel)
         self._closed = False
+        self._home = asyncio.get_running_loop()
 
     def close(self) -> None:
         """Refuse every later call."""
@@ -83,7 +85,12 @@ class Channel:
     async def call(
         self, *names: str, args: tuple[object, ...] = (), stdin: bytes = b"", cap: int = 0, seconds: float = SECONDS
     ) -> bytes:
-        """The answer of a script, which may have `cap` bytes beyond `ANSWER_CAP`. Raises `SandboxError`."""
+        """The answer of a script, which may have `cap` bytes beyond `ANSWER_CAP`, from any loop. Raises `SandboxError`."""
+        return await on(self._home, self._call(names, args, stdin, cap, seconds))
+
+    async def _call(
+        self, names: tuple[str, ...], args: tuple[object, ...], stdin: bytes, cap: int, seconds: float
+    ) -> bytes:
         if self._closed:
             raise SandboxGone("the connection to the sandbox was closed")
         argv = [SHELL, "-c", script("prelude", *names), "fanfold", self.state, *map(str, args)]

@@ -56,6 +56,18 @@ class TwinChecks(Checks):
         async with asyncio.timeout(ANSWER_DEADLINE):
             assert await asyncio.to_thread(sync, sandbox, place) == await twin(sandbox, place)
 
+    @pytest.mark.parametrize("twin", [twin for _, twin in TWINS.values()], ids=TWINS)
+    async def test_an_async_method_can_be_awaited_on_another_loop(
+        self, sandbox: Sandbox, place: str, twin: Callable[[Sandbox, str], Awaitable[Any]]
+    ) -> None:
+        await ok(sandbox, f"cd {place} && mkdir sub && printf 'one\\ntwo\\ntwo\\n' > a && cp a sub/b.txt && : > up")
+
+        async def elsewhere() -> Any:
+            return await twin(sandbox, place)
+
+        async with asyncio.timeout(ANSWER_DEADLINE):
+            assert await asyncio.to_thread(asyncio.run, elsewhere()) == await twin(sandbox, place)
+
     async def test_sync_methods_work_in_many_threads_at_once(self, sandbox: Sandbox, place: str) -> None:
         async with asyncio.timeout(ANSWER_DEADLINE):
             results = await asyncio.gather(

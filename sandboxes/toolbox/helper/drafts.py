@@ -20,7 +20,7 @@ class Draft:
         try:
             self.descriptor = self._open(mode)
         except FileNotFoundError:
-            os.makedirs(self._folder, exist_ok=True)
+            _make_folders(self._folder)
             self.descriptor = self._open(mode)
         if mode & UMASK:
             os.fchmod(self.descriptor, mode)
@@ -75,3 +75,16 @@ class Draft:
                 os.unlink(self._name)
             except OSError:
                 pass
+
+
+def _make_folders(path):
+    """What `os.makedirs` does, without one more call on the stack for each folder."""
+    missing = []
+    while not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    for folder in reversed(missing):
+        try:
+            os.mkdir(folder)
+        except FileExistsError:
+            pass  # somebody else was faster, or there is a file: then what follows fails

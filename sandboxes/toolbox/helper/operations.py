@@ -31,7 +31,7 @@ class Operations:
         if op == "read":
             try:
                 return os.stat(self._path(header)).st_size <= SHORT
-            except (OSError, text.Refused, KeyError, TypeError):
+            except (OSError, text.Refused, KeyError, TypeError, ValueError):
                 return True  # it will be refused
         return op == "hello"
 

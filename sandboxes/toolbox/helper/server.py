@@ -126,6 +126,8 @@ class Server:
         except OSError as exc:
             refused = files.refusal(exc, exc.filename or header.get("path") or "")
             connection.reply(number, {"error": refused.code, "message": refused.message})
+        except RecursionError:
+            connection.reply(number, {"error": "invalid_path", "message": "Error: {}: too many folders or links".format(op)})
         except (KeyError, TypeError, ValueError, MemoryError) as exc:
             connection.reply(number, {"error": "bad_request", "message": "Error: {}: {!r}".format(op, exc)})
         else:

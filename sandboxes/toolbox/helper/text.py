@@ -29,9 +29,13 @@ class Refused(Exception):
 
 
 def absolute(path, workdir):
-    """`path` as an absolute, normalized path; a relative one begins in `workdir`. `..` and NUL are refused."""
+    """`path` as an absolute, normalized path; a relative one begins in `workdir`. `..`, NUL and half characters are refused."""
     if not path or "\0" in path:
         raise Refused("invalid_path", "Error: Path {!r} is empty or has a NUL byte".format(path))
+    try:
+        path.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise Refused("invalid_path", "Error: Path {!r} cannot be written as UTF-8".format(path)) from None
     if ".." in path.split("/"):
         raise Refused("invalid_path", "Error: Path '{}' must not contain '..'".format(path))
     full = path if path.startswith("/") else workdir + "/" + path

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NotRequired, TypedDict
 
+from sandboxes.deprecated import FirstVersionNames
 from sandboxes.mime import medium, mime_type
 from sandboxes.toolbox.helper.text import SNIFF, is_binary
 
@@ -246,7 +247,7 @@ def described(path: str, error: FileOperationError | str) -> str:
     return _DESCRIPTIONS[error].format(path) if error in _DESCRIPTIONS else error
 
 
-class BackendProtocol(ABC):
+class BackendProtocol(FirstVersionNames, ABC):
     """Files behind one interface. See each method for its contract."""
 
     @abstractmethod
@@ -290,13 +291,13 @@ class BackendProtocol(ABC):
         """Delete a file, or a directory with all that is in it. Optional: a backend without it says so."""
         return DeleteResult(error=f"Error: {type(self).__name__} cannot delete files")
 
-    @abstractmethod
     def upload_files(self, files: Sequence[tuple[str, bytes]]) -> list[FileUploadResponse]:
-        """Write many files, overwriting. Answers in the order of the request; each succeeds or fails by itself."""
+        """Write many files, overwriting. Answers in the order of the request; each succeeds or fails by itself. Optional."""
+        return [FileUploadResponse(path, error=f"Error: {type(self).__name__} cannot take uploads") for path, _ in files]
 
-    @abstractmethod
     def download_files(self, paths: Sequence[str]) -> list[FileDownloadResponse]:
-        """Read many files whole. Answers in the order of the request; each succeeds or fails by itself."""
+        """Read many files whole. Answers in the order of the request; each succeeds or fails by itself. Optional."""
+        return [FileDownloadResponse(path, error=f"Error: {type(self).__name__} cannot give downloads") for path in paths]
 
     async def als(self, path: str) -> LsResult:
         """Async form of `ls`."""

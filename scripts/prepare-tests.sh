@@ -15,3 +15,5 @@ else
     give_up "without an engine the Docker tests will be skipped"
 fi
 sh ensure-redis.sh || give_up "without redis-server the tests that use one will be skipped"
+sh ensure-ripgrep.sh || give_up "without ripgrep the tests that compare with it will be skipped"
+sh ensure-postgres.sh || give_up "without PostgreSQL the tests that use one will be skipped"

@@ -84,11 +84,16 @@ class FilesystemBackend(p.BackendProtocol):
         self._tree: Tree = Rooted(self.root_dir) if virtual_mode else Host()
         self._search = DiskSearch(self._tree, self.max_file_size)
 
+    @property
+    def workdir(self) -> str:
+        """Where relative paths begin."""
+        return "/" if self.virtual_mode else str(self.root_dir)
+
     def _place(self, path: str) -> str:
         """A path from outside, absolute. Raises `Refused`."""
         if self.virtual_mode and path.startswith("~"):
             raise text.Refused(p.INVALID_PATH, f"Error: Path '{path}' must not begin with '~': there is no home here")
-        place: str = text.absolute(path, "/" if self.virtual_mode else str(self.root_dir))
+        place: str = text.absolute(path, self.workdir)
         try:
             os.fsencode(place)
         except UnicodeEncodeError:

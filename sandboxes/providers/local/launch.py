@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from sandboxes.errors import SandboxError
 from sandboxes.providers.base import SandboxSpec
 from sandboxes.providers.local import cgroups, jail, system
 from sandboxes.providers.local.processes import Process
+from sandboxes.providers.local.removal import remove_tree
 
 START_SECONDS = 20.0
 """How long a new sandbox may take to answer."""
@@ -126,15 +126,4 @@ def probe(shared: str, bwrap: Path, owner: int | None) -> str:
     except OSError as exc:
         return str(exc)
     finally:
-        shutil.rmtree(layout.folder, onerror=force_remove_entry)
-
-
-def force_remove_entry(remove: object, path: str, _failure: object) -> None:
-    """For `shutil.rmtree`: a sandbox may leave folders that cannot be entered; open them and remove again."""
-    with contextlib.suppress(FileNotFoundError):
-        Path(path).parent.chmod(0o700)
-        if Path(path).is_dir() and not Path(path).is_symlink():
-            Path(path).chmod(0o700)
-            shutil.rmtree(path)
-        else:
-            Path(path).unlink()
+        remove_tree(layout.folder)

@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import json
 import os
-import shutil
 import socket
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -30,6 +29,7 @@ from sandboxes.providers.base import (
 )
 from sandboxes.providers.local import cgroups, jail, launch, system
 from sandboxes.providers.local.processes import Process
+from sandboxes.providers.local.removal import remove_tree
 from sandboxes.sandbox import Sandbox
 from sandboxes.toolbox import client
 from sandboxes.toolbox.attached import ToolboxSandbox
@@ -191,7 +191,7 @@ class LocalProvider(SandboxProvider):
             raise SandboxError(f"process {process.pid} of local sandbox {sandbox_id} cannot be killed")
         cgroups.remove(sandbox_id)
         if folder.exists():
-            shutil.rmtree(folder, onerror=launch.force_remove_entry)
+            remove_tree(folder)
         with contextlib.suppress(OSError):
             self._sandboxes.rmdir()  # only when it is empty
 

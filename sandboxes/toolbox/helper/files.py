@@ -159,11 +159,11 @@ def destination(path):
         return path, None
     if not stat.S_ISLNK(status.st_mode):
         return path, stat.S_IMODE(status.st_mode)
-    target = os.path.realpath(path)
     try:
-        return target, stat.S_IMODE(os.stat(target).st_mode)
+        mode = stat.S_IMODE(os.stat(path).st_mode)  # first: a chain that is too long for the kernel is too long for `realpath`
     except FileNotFoundError:
-        return target, NEW_MODE
+        mode = NEW_MODE
+    return os.path.realpath(path), mode
 
 
 def edit(path, old, new, replace_all):

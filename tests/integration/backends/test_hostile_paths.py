@@ -98,6 +98,11 @@ def leaks(answer: object) -> list[str]:
     return [one for one in (SECRET, HIDDEN, *OF_THIS_MACHINE) if one in told]
 
 
+def without_repetition(arena: Arena) -> list[str]:
+    """The attacks without those that differ in their beginning only."""
+    return [path for path in arena.changing() if not path.startswith(("/./", "//", "sub/", "/sub/deep/"))]
+
+
 def attacked(
     backend: p.BackendProtocol, path: str, operations: dict[str, tuple[type, Callable[[p.BackendProtocol, str], Any]]]
 ) -> None:
@@ -148,7 +153,7 @@ def test_no_path_changes_anything_outside(arena: Arena, name: str) -> None:
 
 def test_no_path_below_a_route_leads_out(arena: Arena) -> None:
     mounted, before = Mounted(arena.root), arena.fingerprint()
-    for path in arena.changing():
+    for path in without_repetition(arena):
         attacked(mounted.backend, mounted.at(path), {**READING, **CHANGING})
         assert arena.fingerprint() == before, f"{path!r:.200}"
         arena.restore()
@@ -187,10 +192,8 @@ def a_local_sandbox(home: Path, arena: Arena) -> Iterator[p.SandboxBackendProtoc
 
 def of_a_sandbox(arena: Arena) -> list[str]:
     """The attacks as they are made in its workspace. What it has above that is its own, and too large to be searched."""
-    repeated = ("/./", "//", "sub/", "/sub/deep/")
-    chosen = [path for path in arena.changing() if not path.startswith(repeated) and path.strip("/.")]
-    inside = [path for path in chosen if not path.lstrip("/").startswith("parent")]
-    return [f"/workspace{path}" if path.startswith("/") and str(arena.outside) not in path else path for path in inside]
+    chosen = [path for path in without_repetition(arena) if path.strip("/.") and not path.lstrip("/").startswith("parent")]
+    return [f"/workspace{path}" if path.startswith("/") and str(arena.outside) not in path else path for path in chosen]
 
 
 def test_no_path_leads_out_of_a_sandbox(arena: Arena, tmp_path: Path) -> None:
@@ -207,6 +210,30 @@ def test_no_path_leads_out_of_a_sandbox(arena: Arena, tmp_path: Path) -> None:
                     assert SECRET not in repr(answer), f"{name}({path!r:.200})"
                     assert HIDDEN not in repr(answer), f"{name}({path!r:.200})"
     assert arena.fingerprint() == before
+
+
+DIG = """
+import os
+for _ in range(1500):
+    os.mkdir("d")
+    os.chdir("d")
+"""
+CHAIN = """
+import os
+for number in range(1500):
+    os.symlink(f"link{number + 1}", f"link{number}")
+"""
+
+
+def test_folders_and_links_without_end_leave_a_sandbox_well(arena: Arena, tmp_path: Path) -> None:
+    with a_local_sandbox(tmp_path / "home", arena) as sandbox:
+        assert sandbox.execute(f"mkdir deep chain && cd deep && python3 -c '{DIG}'").exit_code == 0
+        assert sandbox.execute(f"cd chain && python3 -c '{CHAIN}'").exit_code == 0
+        for _ in range(10):  # more often than the helper has threads
+            for path in ("deep", "chain/link0"):
+                for kind, operation in {**READING, **CHANGING}.values():
+                    assert isinstance(operation(sandbox, path), kind)
+        assert sandbox.write("after", "x").error is None
 
 
 # -- while somebody changes the tree

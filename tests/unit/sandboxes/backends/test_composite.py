@@ -1,4 +1,5 @@
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -412,3 +413,10 @@ def test_memories_of_the_seeds_stay_over_threads():
     first.write("/draft.md", "x")
     assert second.read("/memories/facts.md").content == "blue"
     assert second.read("/draft.md").error == "Error: File '/draft.md' not found"
+
+
+def test_relative_paths_of_real_files_begin_at_their_root(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("here")
+    backend = CompositeBackend(FilesystemBackend(tmp_path), {"/memories/": Memory()})
+    assert backend.read("a.txt").content == "here"
+    assert backend.read(str(tmp_path / "a.txt")).content == "here"

@@ -134,7 +134,7 @@ def test_a_replacement_must_be_unique_unless_all_are_meant():
             text.replace(content, old, "Y", False, "/f")
 
 
-@pytest.mark.parametrize("path", ["", "..", "/a/../b", "a/..", "a\0b"])
+@pytest.mark.parametrize("path", ["", "..", "/a/../b", "a/..", "a\0b", "a\ud800b"])
 def test_paths_that_are_refused(path):
     with pytest.raises(text.Refused) as refused:
         text.absolute(path, "/w")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
@@ -11,8 +12,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, fi
 from orchestrator.complaints import complaints
 from orchestrator.errors import BadInput
 from orchestrator.models import split_model
+from orchestrator.mounts import check_places, mounts_for
+from orchestrator.permissions import below
 from orchestrator.yamlfile import Document, read_yaml
-from sandboxes.providers.base import Duration, Network, Resources, SandboxPath, SandboxSpec, Strict
+from sandboxes.providers.base import Duration, Mount, Network, Resources, SandboxPath, SandboxSpec, Strict
 
 DEFAULT_TIMEOUT = 1800.0
 """Seconds."""
@@ -71,6 +74,39 @@ def check_inside(value: str) -> str:
 InsidePath = Annotated[str, AfterValidator(check_inside)]
 
 
+class SubAgentSpec(Strict):
+    """An agent that the main agent can give tasks to, in the same sandbox."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")
+    description: Text
+    """What it is good for: the main agent chooses by this."""
+    system_prompt: Text
+    """Its instructions."""
+    model: str | None = None
+    """`PROVIDER:NAME`. Default: the main agent's."""
+
+    @field_validator("model")
+    @classmethod
+    def _of_a_provider(cls, value: str | None) -> str | None:
+        if value is not None and split_model(value)[0]:
+            raise ValueError("a subagent's model is PROVIDER:NAME, or the main agent's when it is left out")
+        return value
+
+
+class PermissionSpec(Strict):
+    """A rule for files, which holds for tools and commands alike. Of several the first that fits decides."""
+
+    operations: tuple[Literal["read", "write"], ...] = Field(min_length=1)
+    paths: tuple[str, ...] = Field(min_length=1)
+    """Folders or files, with all that is in them (`tests`, `tests/**`). A relative path begins in the working directory."""
+    mode: Literal["allow", "deny"] = "allow"
+
+    def placed(self, workdir: str) -> PermissionSpec:
+        """The same rule with absolute paths."""
+        paths = tuple(path if path.startswith("/") else posixpath.join(workdir, path) for path in self.paths)
+        return self.model_copy(update={"paths": paths})
+
+
 class AgentSpec(Strict):
     """An agent: a model with a goal and the sandbox's tools."""
 
@@ -81,7 +117,26 @@ class AgentSpec(Strict):
     system_prompt: Text | None = None
     """Replaces the built-in system prompt."""
     max_steps: int = Field(100, gt=0, le=10_000)
-    """Calls of the model."""
+    """Calls of the model, and of each subagent's."""
+    subagents: tuple[SubAgentSpec, ...] = ()
+    """Beside the general-purpose one, which is always there."""
+    permissions: tuple[PermissionSpec, ...] = ()
+    """What the agent and its commands may read and write. Without a rule that fits, everything."""
+    memory: tuple[InsidePath, ...] = ()
+    """AGENTS.md files in the working directory, which the agent is shown and may keep up."""
+    skills: tuple[InsidePath, ...] = ()
+    """Folders in the working directory whose subfolders are skills (SKILL.md)."""
+
+    @model_validator(mode="after")
+    def _told_apart(self) -> AgentSpec:
+        names = [one.name for one in self.subagents]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"subagents: there are two called '{twice[0]}'")
+        return self
+
+    def placed_permissions(self, workdir: str) -> tuple[PermissionSpec, ...]:
+        """The permissions with absolute paths."""
+        return tuple(rule.placed(workdir) for rule in self.permissions)
 
     @field_validator("model")
     @classmethod
@@ -182,7 +237,20 @@ class RunSpec(Strict):
             raise ValueError("give exactly one of 'agent' and 'command'")
         if self.sandbox.lifetime is not None and self.sandbox.lifetime < self.timeout:
             raise ValueError("sandbox.lifetime is shorter than timeout: the sandbox would end under the run")
+        check_places(self.closed, self.sandbox.workdir, writable_system=self.sandbox.system == "overlay")
         return self
+
+    @property
+    def closed(self) -> tuple[Mount, ...]:
+        """The places of the sandbox that the agent's permissions close. Raises `ValueError` when they cannot be enforced."""
+        rules = self.agent.placed_permissions(self.sandbox.workdir) if self.agent else ()
+        return mounts_for(rule.model_dump() for rule in rules)
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """Paths in the working directory that are kept out of the sandbox."""
+        inside = [mount.target for mount in self.closed if mount.mode == "hidden" and below(mount.target, self.sandbox.workdir)]
+        return tuple(posixpath.relpath(path, self.sandbox.workdir) for path in inside)
 
     @property
     def secret_variables(self) -> dict[str, str]:

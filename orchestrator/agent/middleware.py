@@ -6,19 +6,20 @@ shown to the model as a result. A failure of the model's provider is told apart 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import ToolMessage
 from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest
-from langgraph.types import Command
 
+from orchestrator.agent.conversation import answers_given
 from orchestrator.agent.render import clean, clip
 from orchestrator.errors import BadInput, FanfoldError, InfrastructureError
 from sandboxes.errors import FanfoldSandboxError
-from sandboxes.toolbox.calls import call_scope
+from sandboxes.toolbox.calls import in_scope, inner_scope
 
 ERROR_CAP = 2000
 """Characters of an exception's text that a message repeats."""
@@ -27,37 +28,30 @@ _REFUSED_KEY = (401, 403)
 _UNKNOWN_MODEL = 404
 
 
-class ToolCalls(AgentMiddleware[AgentState[Any], None, Any]):
-    """Runs each tool call under its own idempotency ids, and turns a tool's exceptions into error messages."""
+PASS_THROUGH = (GraphBubbleUp, FanfoldError, FanfoldSandboxError)
+"""What no tool's result may hide: a pause of the graph, and failures of Fanfold and of the sandbox."""
 
-    def __init__(self, thread_id: str) -> None:
-        super().__init__()
-        self._thread_id = thread_id
 
-    async def awrap_tool_call(
-        self,
-        request: ToolCallRequest,
-        handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
-    ) -> ToolMessage | Command[Any]:
-        """Raises the errors of Fanfold and of the sandbox; answers every other with an error message."""
-        call = request.tool_call
-        try:
-            with call_scope(self._scope(request)):
-                return await handler(request)
-        except (GraphBubbleUp, FanfoldError, FanfoldSandboxError):
-            raise
-        except Exception as exc:
-            text = clean(clip(f"Error: {call['name']} failed: {type(exc).__name__}: {exc}", ERROR_CAP))
-            return ToolMessage(text, name=call["name"], tool_call_id=call["id"], status="error")
+def failed(request: ToolCallRequest, exc: Exception) -> ToolMessage:
+    """The message that tells the model of a tool's exception."""
+    call = request.tool_call
+    text = clean(clip(f"Error: {call['name']} failed: {type(exc).__name__}: {exc}", ERROR_CAP))
+    return ToolMessage(text, name=call["name"], tool_call_id=call["id"], status="error")
 
-    def _scope(self, request: ToolCallRequest) -> str:
-        """The same on every attempt at this call, and no other call's.
 
-        Some providers number the tool calls of each answer anew, so that an id alone would name many calls: the number of
-        the answer tells them apart.
-        """
-        answers = sum(isinstance(message, AIMessage) for message in request.state["messages"])
-        return f"{self._thread_id}:{answers}:{request.tool_call['id']}"
+@contextmanager
+def nested_scope(request: ToolCallRequest) -> Iterator[None]:
+    """Give a tool call idempotency ids below those of the scope around the agent; none where there is no such scope.
+
+    They are the same on every attempt at this call, and no other call's. Some providers number the tool calls of each answer
+    anew, so that an id alone would name many calls: the number of the answer tells them apart.
+    """
+    if not in_scope():
+        yield
+        return
+    answers = answers_given(request.state["messages"])
+    with inner_scope(f"{answers}:{request.tool_call['id']}"):
+        yield
 
 
 class ModelCalls(AgentMiddleware[AgentState[Any], None, Any]):
@@ -76,7 +70,7 @@ class ModelCalls(AgentMiddleware[AgentState[Any], None, Any]):
         """Raises `BadInput` when the key or the name is refused, `InfrastructureError` when the provider fails."""
         try:
             return await handler(request)
-        except (GraphBubbleUp, FanfoldError, FanfoldSandboxError):
+        except PASS_THROUGH:
             raise
         except Exception as exc:
             raise self._translated(exc) from exc

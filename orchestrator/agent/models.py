@@ -38,7 +38,7 @@ def resolve(model: str, files: Path, api_key: str | None) -> BaseChatModel:
         return ReplayChatModel(deck=Deck(name, load_cassette(_frozen(files, model, CASSETTE_CAP), name)))
     if kind == "record":
         return RecordingChatModel(inner=resolve(inner, files, api_key), tape=Tape(name, Cassette(model=inner), api_key))
-    return _provided(model, api_key)
+    return provided(model, api_key)
 
 
 def _frozen(files: Path, model: str, cap: int) -> bytes:
@@ -53,13 +53,12 @@ def _frozen(files: Path, model: str, cap: int) -> bytes:
     return data
 
 
-def _provided(model: str, api_key: str | None) -> BaseChatModel:
-    """A model of a provider, with its key from the submitter or from the environment."""
+def provided(model: str, api_key: str | None = None) -> BaseChatModel:
+    """A model of a provider, with its key as it is given or from the environment. Raises `BadInput` when it cannot be had."""
     key = api_key or find_model_key(model, os.environ)
     options: dict[str, Any] = {"api_key": key} if key else {}
     try:
-        found: BaseChatModel = init_chat_model(model, **options)
-        return found
+        return initialized(model=model, **options)
     except ImportError as exc:
         provider = model_provider(model)
         how = f"run `pip install 'fanfold[{provider}]'`" if provider in _EXTRAS else str(exc)
@@ -70,3 +69,9 @@ def _provided(model: str, api_key: str | None) -> BaseChatModel:
         known = "write PROVIDER:NAME, such as anthropic:NAME or openai:NAME, or scripted:FILE, replay:FILE, record:FILE=MODEL"
         reason = redacted(str(exc), key).split("\n\n")[0]
         raise BadInput(f"model '{model}' cannot be used: {reason} ({known})") from exc
+
+
+def initialized(**arguments: Any) -> BaseChatModel:
+    """`init_chat_model` with these arguments."""
+    found: BaseChatModel = init_chat_model(**arguments)
+    return found

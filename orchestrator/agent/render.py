@@ -17,6 +17,8 @@ TEXT_CAP = 60_000
 """Characters of one tool result: about 15,000 tokens."""
 ENTRIES_CAP = 1000
 """Lines of a listing, of a glob and of a grep."""
+CONTEXT_CAP = 2000
+"""Characters of a line around a match."""
 OUTPUT_CAP = 100_000
 """Characters of a command's output: as many as a sandbox returns, so that nothing is cut twice."""
 
@@ -62,12 +64,17 @@ def globbed(pattern: str, result: GlobResult) -> str:
     return f"{told}\n[Incomplete: {_TRUNCATED_GLOB[result.truncation_reason or 'budget']}]" if result.truncated else told
 
 
-def grepped(pattern: str, result: GrepResult, mode: str) -> str:
-    """Files, lines or counts of the matches."""
+Lines = dict[str, dict[int, str]]
+"""Lines of files, by path and number."""
+
+
+def grepped(pattern: str, result: GrepResult, mode: str, around: Lines | None = None) -> str:
+    """Files, lines or counts of the matches; `around` are the lines to show before and after them."""
     matches = result.matches or []
     if not matches:
         return f"[No line contains {json.dumps(pattern, ensure_ascii=False)}]"
-    told = _bounded(_grep_lines(matches, mode), "lines: narrow the search with path or glob")
+    lines = _with_context(matches, around) if around else _grep_lines(matches, mode)
+    told = _bounded(lines, "lines: narrow the search with path or glob")
     return f"{told}\n[Incomplete: there are more matches; use path, glob or a longer pattern]" if result.truncated else told
 
 
@@ -78,6 +85,35 @@ def _grep_lines(matches: list[GrepMatch], mode: str) -> list[str]:
     if mode == "count":
         return [f"{shown_path(path)}:{count}" for path, count in counts.items()]
     return [shown_path(path) for path in counts]
+
+
+def windows(matches: list[GrepMatch], context: int) -> list[tuple[str, int, int]]:
+    """Path, first and last line of what is to be shown around matches; windows that touch are one."""
+    found: list[tuple[str, int, int]] = []
+    for match in matches:
+        path, start, end = match["path"], max(1, match["line"] - context), match["line"] + context
+        if found and found[-1][0] == path and start <= found[-1][2] + 1:
+            found[-1] = (path, found[-1][1], end)
+        else:
+            found.append((path, start, end))
+    return found
+
+
+def _with_context(matches: list[GrepMatch], around: Lines) -> list[str]:
+    """Matches with `:` and the lines around them with `-` after path and number; `--` where lines are left out."""
+    shown: list[str] = []
+    last: tuple[str, int] | None = None
+    hits = {(match["path"], match["line"]): match["text"] for match in matches}
+    for path in dict.fromkeys(match["path"] for match in matches):
+        numbers = sorted({*around.get(path, {}), *(line for of, line in hits if of == path)})
+        for number in numbers:
+            if last is not None and last != (path, number - 1):
+                shown.append("--")
+            hit = hits.get((path, number))
+            mark, text = (":", hit) if hit is not None else ("-", clip(around[path][number].rstrip("\r"), CONTEXT_CAP))
+            shown.append(f"{shown_path(path)}{mark}{number}{mark}{text}")
+            last = (path, number)
+    return shown
 
 
 def _bounded(lines: list[str], what: str) -> str:
@@ -98,7 +134,8 @@ def clip(text: str, cap: int = TEXT_CAP) -> str:
 
 def executed(response: ExecuteResponse, timeout: int) -> str:
     """The output of a command, what is missing of it, and how it ended."""
-    output = clip(response.output, OUTPUT_CAP)
+    # What lies in a file whole need not go to another one: this much is not too long for a conversation.
+    output = clip(response.output, TEXT_CAP if response.output_file else OUTPUT_CAP)
     parts = [output] if output else []
     if response.truncated or output is not response.output:
         parts.append(_where_the_rest_is(response))
@@ -119,11 +156,11 @@ def file_text(path: str, result: ReadResult, offset: int, byte_offset: int | Non
     """A window of a file: numbered lines, or from `byte_offset` on the text as it is; then how to read on."""
     data = result.file_data
     content = data["content"] if data else ""
+    if not content:
+        return f"[{shown_path(path)} is empty]"
     if data and data["encoding"] == "base64":
         size = len(base64.b64decode(content))
         return f"[{shown_path(path)} is binary, {size} bytes, and not shown. Look at it with a command, such as od or file]"
-    if not content:
-        return f"[{shown_path(path)} is empty]"
     if byte_offset is not None:
         return _from_byte(content, byte_offset, result.next_byte)
     return _numbered(path, content, offset, result)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import posixpath
 import secrets
@@ -18,6 +19,7 @@ from orchestrator.runs.store import Store
 from orchestrator.settings import Settings
 from orchestrator.spec import AgentSpec, RunSpec
 from orchestrator.worker.collect import Collector
+from orchestrator.worker.inputs import Inputs, placed_inputs
 from orchestrator.worker.output import LOG_CAP, OutputSink, stream_command
 from orchestrator.worker.recorder import Recorder
 from sandboxes.providers.base import SandboxHandle, SandboxProvider, SandboxSpec
@@ -63,8 +65,8 @@ class Attempt:
         work.recorder.emit("run.started", {"attempt": self._number, "worker": work.lease.worker})
         provider = provider_for(work.spec.sandbox.provider, work.settings)
         try:
-            async with self._sandbox(provider) as sandbox:
-                await self._unpack(sandbox)
+            async with self._inputs() as inputs, self._sandbox(provider, inputs) as sandbox:
+                await self._unpack(sandbox, inputs.tar)
                 failure = await self._pursue(sandbox)
                 await self._collector.collect(sandbox)
                 if failure is not None:
@@ -87,10 +89,17 @@ class Attempt:
         return None
 
     @asynccontextmanager
-    async def _sandbox(self, provider: SandboxProvider) -> AsyncIterator[Sandbox]:
+    async def _inputs(self) -> AsyncIterator[Inputs]:
+        """The frozen inputs as they enter the sandbox, until it is gone."""
+        work = self._work
+        with contextlib.ExitStack() as stack:
+            yield await asyncio.to_thread(stack.enter_context, placed_inputs(work.spec, work.folder.input_tar))
+
+    @asynccontextmanager
+    async def _sandbox(self, provider: SandboxProvider, inputs: Inputs) -> AsyncIterator[Sandbox]:
         """A fresh sandbox that is destroyed afterwards, whatever happens."""
         work, labels = self._work, {RUN_LABEL: self._work.run_id, ATTEMPT_LABEL: str(self._number)}
-        spec = self._sandbox_spec()
+        spec = self._sandbox_spec(inputs)
         await provider.check(spec)
         handle: SandboxHandle | None = None
         try:
@@ -98,13 +107,14 @@ class Attempt:
             await asyncio.to_thread(work.store.set_sandbox, work.lease, handle.to_json())
             work.recorder.emit("sandbox.created", {"id": handle.id, "provider": handle.provider})
             async with await provider.attach(handle) as sandbox:
+                sandbox.mounts = work.spec.closed  # what is hidden is an empty place laid over it: see `placed_inputs`
                 yield sandbox
         finally:
             await self._destroy(provider, handle, labels)
 
-    def _sandbox_spec(self) -> SandboxSpec:
+    def _sandbox_spec(self, inputs: Inputs) -> SandboxSpec:
         spec = self._work.spec.sandbox_spec()
-        return spec.model_copy(update={"env": {**spec.env, **self._work.secrets.env}})
+        return spec.model_copy(update={"env": {**spec.env, **self._work.secrets.env}, "mounts": inputs.mounts})
 
     async def _destroy(self, provider: SandboxProvider, handle: SandboxHandle | None, labels: dict[str, str]) -> None:
         """Destroy the sandbox; when its creation was interrupted, whatever carries our labels."""
@@ -116,9 +126,8 @@ class Attempt:
             name = handle.id if handle else "a half-made sandbox"
             self._work.recorder.log("error", f"{name} could not be destroyed: {type(exc).__name__}: {exc}")
 
-    async def _unpack(self, sandbox: Sandbox) -> None:
-        """Bring the frozen inputs into the workspace."""
-        tar = self._work.folder.input_tar
+    async def _unpack(self, sandbox: Sandbox, tar: Path) -> None:
+        """Bring the inputs into the workspace."""
         if not tar.exists():
             return
         target = posixpath.join(sandbox.workdir, f".fanfold-input-{secrets.token_hex(6)}.tar")

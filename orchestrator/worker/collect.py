@@ -6,9 +6,11 @@ import asyncio
 import posixpath
 import shutil
 from collections.abc import AsyncIterable, AsyncIterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from orchestrator.errors import BadInput, TaskFailed
+from orchestrator.permissions import below
 from orchestrator.runs.files import RunFolder, TooLarge, one_piece
 from orchestrator.runs.models import Lease
 from orchestrator.runs.store import Store
@@ -88,7 +90,7 @@ class Collector:
         try:
             base = await asyncio.to_thread(self._base)
             entries = await sandbox.manifest(sandbox.workdir, exclude=tuple(base.exclude))
-            patch = await make_patch(base, entries, fetch)
+            patch = await make_patch(base, [entry for entry in entries if not self._is_hidden(entry.path)], fetch)
         except PatchRefused as exc:
             raise TaskFailed(f"no patch could be made: {exc}") from exc
         finally:
@@ -103,9 +105,14 @@ class Collector:
 
         excluded = {*DEFAULT_EXCLUDE, *(self._spec.inputs.exclude if self._spec.inputs else ())}
         scratch = self._folder.path / "objects"
-        if self._folder.input_tar.exists():
-            return BaseTree.from_tar(self._folder.input_tar, scratch, exclude=excluded)
-        return BaseTree.empty(scratch, exclude=excluded)
+        if not self._folder.input_tar.exists():
+            return BaseTree.empty(scratch, exclude=excluded)
+        base = BaseTree.from_tar(self._folder.input_tar, scratch, exclude=excluded)
+        return replace(base, entries={path: node for path, node in base.entries.items() if not self._is_hidden(path)})
+
+    def _is_hidden(self, path: str) -> bool:
+        """Whether this was kept out of the sandbox: what the sandbox has there says nothing."""
+        return any(below(path, hidden) for hidden in self._spec.hidden)
 
 
 def _below(path: str, folder: str) -> bool:

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from benchmarks import local, measure, swerex, toolbox
+from benchmarks import harness, local, measure, swerex, toolbox
 from benchmarks.measure import Config, Row, table
 
 QUICK = Config(quick=True)
@@ -31,6 +31,14 @@ def assert_whole(rows, least):
 def test_the_local_benchmark_gives_whole_rows():
     [bench] = local.BENCH.values()
     assert_whole(measure.measured(bench, QUICK), 4)
+
+
+def test_the_benchmark_of_the_agent_gives_whole_rows():
+    needs_peer("deepagents")
+    [bench] = harness.BENCH.values()
+    rows = measure.measured(bench, QUICK)
+    assert_whole(rows, 8)
+    assert all(row.ratio is not None for row in rows)
 
 
 @pytest.mark.docker

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from orchestrator.errors import BadInput
 from orchestrator.spec import RunSpec, load_task
@@ -126,3 +128,41 @@ def test_the_value_of_a_secret_is_not_repeated(write) -> None:
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     assert complaint_about(tmp_path / "nothing.yaml") == f"{tmp_path / 'nothing.yaml'}: there is no such file"
+
+
+AGENT: dict[str, Any] = {"prompt": "Go.", "model": "openai:x"}
+
+
+def agent(**fields: Any) -> RunSpec:
+    return RunSpec.model_validate({"agent": {**AGENT, **fields}})
+
+
+def test_an_agent_may_have_subagents_permissions_memory_and_skills() -> None:
+    rules = [{"operations": ["write"], "paths": ["tests", "/srv/x"], "mode": "deny"}]
+    helper = {"name": "helper", "description": "Helps.", "system_prompt": "Help.", "model": "openai:y"}
+    found = agent(subagents=[helper], permissions=rules, memory=["AGENTS.md"], skills=["skills"])
+    assert found.agent is not None
+    assert found.agent.subagents[0].name == "helper"
+    assert [mount.target for mount in found.closed] == ["/srv/x", "/workspace/tests"]
+    assert found.hidden == ()
+    assert agent(permissions=[{**rules[0], "operations": ["read"]}]).hidden == ("tests",)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"subagents": [{"name": "a", "description": "b", "system_prompt": "c", "tools": []}]}, "Extra inputs"),
+        ({"subagents": [{"name": "a", "description": "b", "system_prompt": "c", "model": "scripted:x"}]}, "PROVIDER:NAME"),
+        ({"subagents": [{"name": "a", "description": "b", "system_prompt": "c"}] * 2}, "there are two called 'a'"),
+        ({"permissions": [{"operations": ["write"], "paths": ["*.py"], "mode": "deny"}]}, "pattern of names"),
+        ({"permissions": [{"operations": ["write"], "paths": ["a/b"], "mode": "deny"}]}, "they could rename '/workspace/a'"),
+        ({"permissions": [{"operations": ["write"], "paths": ["."], "mode": "deny"}]}, "cannot be closed as a whole"),
+        ({"permissions": [{"operations": ["write"], "paths": ["../x"], "mode": "deny"}]}, "must not contain '..'"),
+        ({"permissions": [{"operations": ["write"], "paths": ["a"], "mode": "interrupt"}]}, "'allow' or 'deny'"),
+        ({"memory": ["/etc/passwd"]}, "leads out"),
+        ({"skills": ["../skills"]}, "leads out"),
+    ],
+)
+def test_what_cannot_be_had_of_an_agent_is_told_when_the_task_is_read(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        agent(**fields)

@@ -27,6 +27,14 @@ class FolderBackend(p.SandboxBackendProtocol):
     def id(self) -> str:
         return "folder"
 
+    @property
+    def workdir(self) -> str:
+        return str(self.folder)
+
+    @property
+    def artifacts_root(self) -> str:
+        return f"{self.folder}.artifacts"
+
     def _path(self, path: str | None) -> str:
         return text.absolute(path or ".", str(self.folder))
 
@@ -75,11 +83,18 @@ class FolderBackend(p.SandboxBackendProtocol):
             return p.EditResult(error=exc.message)
         return p.EditResult(path=self._path(file_path), occurrences=found["occurrences"])
 
+    def delete(self, file_path: str) -> p.DeleteResult:
+        self.call_ids.append(next_call_id())
+        try:
+            return p.DeleteResult(**files.delete(self._path(file_path)))
+        except text.Refused as exc:
+            return p.DeleteResult(error=exc.message)
+
     def upload_files(self, files: Sequence[tuple[str, bytes]]) -> list[p.FileUploadResponse]:
         raise NotImplementedError
 
     def download_files(self, paths: Sequence[str]) -> list[p.FileDownloadResponse]:
-        raise NotImplementedError
+        return [p.FileDownloadResponse(path, content=Path(self._path(path)).read_bytes()) for path in paths]
 
     def execute(self, command: str, *, timeout: int | None = None) -> p.ExecuteResponse:
         self.call_ids.append(next_call_id())

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from orchestrator.agent.middleware import ModelCalls
+from orchestrator.agent.script import load_script
+from orchestrator.agent.scripted import ScriptedChatModel
 from orchestrator.agent.transcript import ARGUMENT_CAP, RESULT_CAP, bounded
 from orchestrator.errors import BadInput, InfrastructureError, TaskFailed
+from sandboxes.backends import LocalShellBackend
 from sandboxes.errors import SandboxGone
 from sandboxes.protocol import ExecuteResponse
 
@@ -151,9 +154,9 @@ async def test_events_are_small_whatever_the_tools_say(agents: Any) -> None:
     await agents.run(f"""
         turns:
           - tool_calls:
-              - {{id: a, name: execute, args: {{command: "head -c 90000 /dev/zero | tr '\\\\0' x"}}}}
+              - {{id: a, name: execute, args: {{command: "head -c 70000 /dev/zero | tr '\\\\0' x"}}}}
               - {{id: b, name: write_file, args: {{file_path: f, content: "{"y" * 50_000}"}}}}
-          - expect: {{result: a, matches: 'x{{90000}}'}}
+          - expect: {{result: a, matches: 'x{{70000}}'}}
             text: done
     """)
     assert len(agents.results()["a"]) < RESULT_CAP + 100
@@ -203,3 +206,56 @@ async def test_what_a_provider_raises_is_told_without_the_key(status: int, kind:
         await ModelCalls("openai:x", "sk-secret").awrap_model_call(None, handler)  # type: ignore[arg-type]
     assert "sk-secret" not in str(caught.value)
     assert "openai:x" in str(caught.value)
+
+
+NESTED = """
+    turns:
+      - tool_calls: [{id: a, name: task, args: {description: Do it., subagent_type: general-purpose}}]
+      - text: done
+"""
+
+
+async def test_the_calls_of_subagents_have_ids_that_a_second_attempt_repeats(agents: Any, monkeypatch: Any) -> None:
+    inner = ScriptedChatModel(
+        script=load_script(
+            b"""
+            turns:
+              - tool_calls: [{id: a, name: write_file, args: {file_path: f, content: x}}]
+              - tool_calls: [{id: a2, name: execute, args: {command: "true"}}]
+              - text: done
+            """,
+            "inner.yaml",
+        )
+    )
+    monkeypatch.setattr("orchestrator.agent.run.provided", lambda *_: inner)
+    worker = {"name": "worker", "description": "Works.", "system_prompt": "Work.", "model": "openai:x"}
+    script = NESTED.replace("general-purpose", "worker")
+    await agents.run(script, subagents=[worker])
+    first = list(agents.backend.call_ids)
+    await agents.run(script, subagents=[worker])
+    assert first == ["run-1:1:a/1:a#0", "run-1:1:a/2:a2#0"]
+    assert agents.backend.call_ids[2:] == first
+    assert agents.results()["a"] == "done"
+
+
+async def test_permissions_that_cannot_be_enforced_end_the_run_before_it_begins(agents: Any) -> None:
+    rules = [{"operations": ["write"], "paths": ["tests"], "mode": "deny"}]
+    with pytest.raises(BadInput, match="cannot be enforced for the commands of FolderBackend"):
+        await agents.run("turns: [{text: done}]", permissions=rules)
+
+
+async def test_a_backend_without_isolation_is_refused_unless_it_is_allowed(agents: Any, folder: Any) -> None:
+    agents.backend = LocalShellBackend(root_dir=folder)
+    with pytest.raises(BadInput, match="LocalShellBackend runs commands on this machine itself"):
+        await agents.run("turns: [{text: done}]")
+
+
+async def test_memory_and_skills_are_read_from_the_workspace(agents: Any, write: Any) -> None:
+    write("AGENTS.md", "Tabs, not spaces.")
+    write("skills/bake/SKILL.md", "---\nname: bake\ndescription: Bakes bread.\n---\nKnead.\n")
+    recorded = await agents.run(
+        "turns: [{text: hi}]", model="record:c.yaml=scripted:s.yaml", memory=["AGENTS.md"], skills=["skills"]
+    )
+    cassette = recorded.artifacts["c.yaml"].decode()
+    assert "Tabs, not spaces." in cassette
+    assert "Bakes bread." in cassette

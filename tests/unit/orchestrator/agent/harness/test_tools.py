@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from langchain_core.messages import ToolMessage
 
+from orchestrator.agent.harness.tools import backend_tools
 from orchestrator.agent.render import ENTRIES_CAP, OUTPUT_CAP, TEXT_CAP
-from orchestrator.agent.tools import backend_tools
 from sandboxes import protocol as p
 
 Write = Callable[[str, str], Path]
@@ -63,7 +63,7 @@ class Replies(p.SandboxBackendProtocol):
 def test_every_tool_tells_the_model_what_each_argument_is() -> None:
     for tool in backend_tools(Replies(None)):
         assert tool.description
-        for name, schema in tool.get_input_jsonschema()["properties"].items():
+        for name, schema in tool.args.items():
             assert schema.get("description"), f"{tool.name}.{name}"
 
 
@@ -131,9 +131,11 @@ async def test_a_line_too_long_to_show_is_cut_and_its_rest_can_be_reached(backen
     assert "offset=2]" in told
 
 
-async def test_a_backend_that_reads_by_lines_only_says_so(backend: Any, write: Write) -> None:
-    write("f", "x")
-    assert "leave byte_offset out" in await error(backend, "read_file", file_path="f", byte_offset=5)
+async def test_the_rest_of_a_long_line_can_be_reached_in_a_backend_that_reads_by_lines(backend: Any, write: Write) -> None:
+    write("f", "first " + "é" * TEXT_CAP + " last")
+    end = await text(backend, "read_file", file_path="f", byte_offset=6 + 2 * TEXT_CAP)
+    assert end == " last"
+    assert "is past the end" in await error(backend, "read_file", file_path="f", byte_offset=10**7)
 
 
 async def test_an_empty_and_a_binary_file_are_described(backend: Any, folder: Path) -> None:
@@ -172,6 +174,57 @@ async def test_grep_has_three_forms(backend: Any, write: Write, folder: Path) ->
     assert await text(backend, "grep", pattern="x (", output_mode="content") == f"{folder}/b.txt:1:import x ("
     assert await text(backend, "grep", pattern="import", glob="*.py") == f"{folder}/a.py"
     assert await text(backend, "grep", pattern="i.p.rt") == '[No line contains "i.p.rt"]'
+
+
+async def test_grep_shows_the_lines_around_each_match(backend: Any, write: Write, folder: Path) -> None:
+    write("a", "".join(f"{'hit' if number in (3, 6, 20) else 'line'} {number}\n" for number in range(1, 22)))
+    write("b", "hit")
+    told = await text(backend, "grep", pattern="hit", output_mode="content", context=2)
+    assert told.splitlines() == [
+        *(f"{folder}/a-{n}-line {n}" for n in (1, 2)),
+        f"{folder}/a:3:hit 3",
+        *(f"{folder}/a-{n}-line {n}" for n in (4, 5)),
+        f"{folder}/a:6:hit 6",
+        *(f"{folder}/a-{n}-line {n}" for n in (7, 8)),
+        "--",
+        *(f"{folder}/a-{n}-line {n}" for n in (18, 19)),
+        f"{folder}/a:20:hit 20",
+        f"{folder}/a-21-line 21",
+        "--",
+        f"{folder}/b:1:hit",
+    ]
+
+
+async def test_the_lines_around_many_matches_are_bounded(backend: Any, write: Write) -> None:
+    for number in range(60):
+        write(f"{number}", ("hit\n" + "x" * 5000 + "\n" * 60) * 3)
+    told = await text(backend, "grep", pattern="hit", output_mode="content", context=50)
+    assert len(told) < TEXT_CAP + 200
+    assert "more lines" in told
+
+
+async def test_a_context_beyond_reason_is_refused(backend: Any) -> None:
+    assert "context: Input should be less than or equal to 50" in await error(backend, "grep", pattern="x", context=51)
+
+
+async def test_delete_takes_files_and_folders(backend: Any, write: Write, folder: Path) -> None:
+    write("a/b", "x")
+    write("c", "x")
+    assert await text(backend, "delete", file_path="a") == f"Deleted {folder}/a"
+    assert await text(backend, "delete", file_path=f"{folder}/c") == f"Deleted {folder}/c"
+    assert list(folder.iterdir()) == []
+    assert "not found" in await error(backend, "delete", file_path="c")
+
+
+async def test_a_backend_that_deletes_nothing_says_so() -> None:
+    assert await error(Replies(None), "delete", file_path="x") == "Error: Replies cannot delete files"
+
+
+def test_the_tools_work_without_a_loop(backend: Any, write: Write) -> None:
+    write("f", "x")
+    for tool in backend_tools(backend):
+        if tool.name == "read_file":
+            assert tool.invoke({"file_path": "f"}) == "     1\tx"
 
 
 async def test_incomplete_searches_say_so() -> None:

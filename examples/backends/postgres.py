@@ -33,7 +33,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert
 
 from sandboxes.backends import KeyValueBackend
-from sandboxes.backends.operations import below, checked
+from sandboxes.backends.keyed.operations import below, checked
 from sandboxes.protocol import EditResult, FileData, FileInfo, GrepResult, LsResult, WriteResult
 from sandboxes.toolbox.helper.files import exists
 from sandboxes.toolbox.helper.text import Refused

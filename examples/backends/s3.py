@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from sandboxes.backends import KeyValueBackend
-from sandboxes.backends.filedata import content_of
-from sandboxes.backends.operations import below, checked
+from sandboxes.backends.keyed.filedata import content_of
+from sandboxes.backends.keyed.operations import below, checked
 from sandboxes.protocol import FileData, FileInfo, LsResult, WriteResult, encoded
 from sandboxes.toolbox.helper.files import exists
 from sandboxes.toolbox.helper.text import Refused

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from sandboxes import protocol as p
+from sandboxes.backends.layered.merging import merged_glob, merged_grep
+from sandboxes.backends.layered.places import patterns_below, place, plain, renamed, resolved, with_commands, within, workdir_of
+from sandboxes.backends.layered.steps import Call, SteppedBackend, Steps, answering
 from sandboxes.backends.legacy import adapt_backend_protocol
-from sandboxes.backends.merging import merged_glob, merged_grep
-from sandboxes.backends.places import patterns_below, place, plain, renamed, resolved, with_commands, within, workdir_of
-from sandboxes.backends.steps import Call, SteppedBackend, Steps, answering
 from sandboxes.toolbox.helper import files, text
 
 R = TypeVar("R", p.FileUploadResponse, p.FileDownloadResponse)

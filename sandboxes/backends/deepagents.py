@@ -44,8 +44,8 @@ def for_deepagents(backend: p.BackendProtocol, *, overwrite: bool = False) -> Th
     if not isinstance(backend, p.BackendProtocol):
         raise TypeError(f"for_deepagents takes a backend of `sandboxes`, not {type(backend).__name__}")
     try:
-        from sandboxes.backends.exported import exported
-        from sandboxes.backends.imported import Imported
+        from sandboxes.backends.released.exported import exported
+        from sandboxes.backends.released.imported import Imported
     except ModuleNotFoundError as exc:
         raise ImportError(f"for_deepagents needs the deepagents package ({exc}): install fanfold[deepagents]") from exc
     return backend.theirs if isinstance(backend, Imported) else exported(backend, overwrite)
@@ -60,7 +60,7 @@ def from_deepagents(backend: object) -> p.BackendProtocol:
     """
     if not is_deepagents(backend):
         raise TypeError(f"from_deepagents takes a backend of the deepagents package, not {type(backend).__name__}")
-    from sandboxes.backends.exported import Files
-    from sandboxes.backends.imported_shell import imported
+    from sandboxes.backends.released.exported import Files
+    from sandboxes.backends.released.imported_shell import imported
 
     return backend.ours if isinstance(backend, Files) else imported(backend)

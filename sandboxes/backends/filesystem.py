@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from sandboxes import protocol as p
-from sandboxes.backends.descriptors import LISTING, READING, mode_of, put, regular, remove, too_large
-from sandboxes.backends.disksearch import DiskSearch, below
-from sandboxes.backends.operations import file_error
-from sandboxes.backends.rooted import Host, Rooted, Tree, status
+from sandboxes.backends.disk.descriptors import LISTING, READING, mode_of, put, regular, remove, too_large
+from sandboxes.backends.disk.rooted import Host, Rooted, Tree, status
+from sandboxes.backends.disk.search import DiskSearch, below
+from sandboxes.backends.keyed.operations import file_error
 from sandboxes.mime import mime_type
 from sandboxes.toolbox.helper import files, text
 
@@ -94,10 +94,6 @@ class FilesystemBackend(p.BackendProtocol):
         if self.virtual_mode and path.startswith("~"):
             raise text.Refused(p.INVALID_PATH, f"Error: Path '{path}' must not begin with '~': there is no home here")
         place: str = text.absolute(path, self.workdir)
-        try:
-            os.fsencode(place)
-        except UnicodeEncodeError:
-            raise text.Refused(p.INVALID_PATH, f"Error: Path {path!r} cannot be written as UTF-8") from None
         return place
 
     @_answering(p.LsResult)

@@ -8,9 +8,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from sandboxes import protocol as p
-from sandboxes.backends import operations, searching
-from sandboxes.backends.entries import Direct, Entries, KeyValue, PathLocks, finished
-from sandboxes.backends.filedata import FileFormat
+from sandboxes.backends.keyed import operations, searching
+from sandboxes.backends.keyed.entries import Direct, Entries, KeyValue, PathLocks, finished
+from sandboxes.backends.keyed.filedata import FileFormat
 
 R = TypeVar("R")
 

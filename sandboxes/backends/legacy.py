@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from sandboxes import protocol as p
-from sandboxes.backends import by_text, first_version
 from sandboxes.backends.deepagents import from_deepagents, is_deepagents
-from sandboxes.backends.steps import in_turn, run
+from sandboxes.backends.first import adapters, by_text
+from sandboxes.backends.layered.steps import in_turn, run
 from sandboxes.deprecated import warn_deprecated
 
 
@@ -150,12 +150,12 @@ def adapt_backend_protocol(backend: object, runtime: object = None) -> p.Backend
         return from_deepagents(backend)
     if isinstance(backend, type):
         raise TypeError(f"{backend.__name__} is a class: pass an instance of it as the backend")
-    if all(callable(getattr(backend, name, None)) for name in first_version.METHODS):
+    if all(callable(getattr(backend, name, None)) for name in adapters.METHODS):
         runs = callable(getattr(backend, "execute", None)) and hasattr(backend, "id")
-        return (first_version.AdaptedSandbox if runs else first_version.AdaptedBackend)(backend)
+        return (adapters.AdaptedSandbox if runs else adapters.AdaptedBackend)(backend)
     if callable(backend):
         return _made(backend, runtime)
-    missing = [name for name in first_version.METHODS if not callable(getattr(backend, name, None))]
+    missing = [name for name in adapters.METHODS if not callable(getattr(backend, name, None))]
     raise TypeError(
         f"{type(backend).__name__} is not a backend: derive it from sandboxes.protocol.BackendProtocol "
         f"(for the protocol's first version it lacks {', '.join(missing)})"

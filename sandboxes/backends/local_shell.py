@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import ClassVar
 
 from sandboxes import protocol as p
+from sandboxes.backends.disk.hostcommand import CANNOT_START, HostCommand
 from sandboxes.backends.filesystem import FilesystemBackend
-from sandboxes.backends.hostcommand import CANNOT_START, HostCommand
 
 
 class LocalShellBackend(FilesystemBackend, p.SandboxBackendProtocol):

@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import Any, Final, TypeAlias, TypeVar
 
 from sandboxes import protocol as p
-from sandboxes.backends.hooks import Hook, Operation, PolicyRefused, refusal
+from sandboxes.backends.layered.hooks import Hook, Operation, PolicyRefused, refusal
+from sandboxes.backends.layered.places import place, plain, resolved, with_commands, within, workdir_of
+from sandboxes.backends.layered.steps import Call, SteppedBackend, Steps, arun, run
 from sandboxes.backends.legacy import adapt_backend_protocol
-from sandboxes.backends.places import place, plain, resolved, with_commands, within, workdir_of
-from sandboxes.backends.steps import Call, SteppedBackend, Steps, arun, run
 from sandboxes.toolbox.helper import text
 
 __all__ = ["Operation", "PolicyBackend", "PolicyRefused"]

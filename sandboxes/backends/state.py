@@ -10,10 +10,10 @@ from langgraph._internal._constants import CONF, CONFIG_KEY_READ, CONFIG_KEY_SEN
 from langgraph.config import get_config
 from typing_extensions import TypedDict
 
-from sandboxes.backends.entries import Direct, Entries
-from sandboxes.backends.filedata import FileFormat
+from sandboxes.backends.keyed.entries import Direct, Entries
+from sandboxes.backends.keyed.filedata import FileFormat
+from sandboxes.backends.keyed.memory import KEY, MemoryFiles, SharedFiles, Update
 from sandboxes.backends.keyvalue import KeyValueBackend
-from sandboxes.backends.memory import KEY, MemoryFiles, SharedFiles, Update
 from sandboxes.deprecated import warn_deprecated
 from sandboxes.protocol import FileData
 

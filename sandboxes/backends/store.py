@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 from langgraph.config import get_store
 from langgraph.store.base import BaseStore
 
-from sandboxes.backends import namespaces
-from sandboxes.backends.entries import Direct, Entries, KeyValue, PathLocks
-from sandboxes.backends.filedata import FileFormat
+from sandboxes.backends.keyed import namespaces
+from sandboxes.backends.keyed.entries import Direct, Entries, KeyValue, PathLocks
+from sandboxes.backends.keyed.filedata import FileFormat
+from sandboxes.backends.keyed.memory import SharedFiles
+from sandboxes.backends.keyed.namespaces import Namespace
+from sandboxes.backends.keyed.shelf import AsyncShelf, Namespaced, Shelf
 from sandboxes.backends.keyvalue import KeyValueBackend
-from sandboxes.backends.memory import SharedFiles
-from sandboxes.backends.namespaces import Namespace
-from sandboxes.backends.shelf import AsyncShelf, Namespaced, Shelf
 from sandboxes.deprecated import warn_deprecated
 from sandboxes.protocol import FileData
 

@@ -13,7 +13,7 @@ from langgraph.types import Command
 
 from orchestrator.agent.render import clean, shown_path
 from orchestrator.errors import FanfoldError
-from sandboxes.backends.steps import Call, Steps
+from sandboxes.backends.layered.steps import Call, Steps
 from sandboxes.errors import FanfoldSandboxError
 from sandboxes.protocol import BackendProtocol
 

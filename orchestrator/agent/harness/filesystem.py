@@ -29,8 +29,8 @@ from orchestrator.agent.harness.prompts import with_prompt
 from orchestrator.agent.harness.tools import Binding, file_tools
 from orchestrator.agent.middleware import PASS_THROUGH, failed, nested_scope
 from orchestrator.permissions import FilesystemPermission, Rules
+from sandboxes.backends.layered.steps import arun, run
 from sandboxes.backends.state import merge_files
-from sandboxes.backends.steps import arun, run
 from sandboxes.protocol import BackendProtocol, FileData
 
 FILES_PROMPT = """\

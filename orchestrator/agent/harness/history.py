@@ -17,7 +17,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 from orchestrator.agent.conversation import is_summary
 from orchestrator.agent.middleware import PASS_THROUGH
 from orchestrator.agent.render import clean
-from sandboxes.backends.steps import Call, Steps
+from sandboxes.backends.layered.steps import Call, Steps
 from sandboxes.protocol import BackendProtocol, FileDownloadResponse, described
 
 FOLDER = "conversation_history"

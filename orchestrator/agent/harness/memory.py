@@ -18,7 +18,7 @@ from langgraph.runtime import Runtime
 from orchestrator.agent.harness.backend import BackendLike, hook_runtime, resolve_backend
 from orchestrator.agent.harness.prompts import with_prompt
 from orchestrator.agent.render import clean, clip
-from sandboxes.backends.steps import Call, Steps, arun, run
+from sandboxes.backends.layered.steps import Call, Steps, arun, run
 from sandboxes.protocol import BackendProtocol, ReadResult
 
 SOURCES = ("/AGENTS.md",)

@@ -15,7 +15,7 @@ from langchain_core.tools import ToolException
 from orchestrator.agent import render
 from orchestrator.agent.harness import arguments
 from orchestrator.agent.harness.multimodal import Blocks, blocks
-from sandboxes.backends.steps import Call, Steps
+from sandboxes.backends.layered.steps import Call, Steps
 from sandboxes.protocol import (
     BackendProtocol,
     FileData,

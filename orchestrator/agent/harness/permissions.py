@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from langchain_core.tools import ToolException
 
 from orchestrator.permissions import FileOperation, FilesystemPermission, Rules, Verdict
-from sandboxes.backends.steps import Call, Steps
+from sandboxes.backends.layered.steps import Call, Steps
 from sandboxes.toolbox.helper import text
 
 T = TypeVar("T")

@@ -20,7 +20,7 @@ from orchestrator.agent.harness.memory import is_missing
 from orchestrator.agent.harness.prompts import with_prompt
 from orchestrator.agent.harness.skillfile import FILE, Skill, one_line, parse_skill
 from orchestrator.agent.render import clip, shown_path
-from sandboxes.backends.steps import Call, Steps, arun, run
+from sandboxes.backends.layered.steps import Call, Steps, arun, run
 from sandboxes.protocol import BackendProtocol, LsResult, ReadResult
 
 SOURCES = ("/skills/",)

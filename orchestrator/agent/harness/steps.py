@@ -1,6 +1,6 @@
 """Work on one backend that is written once and runs sync and async, as a generator of the calls that it wants made.
 
-It is `sandboxes.backends.steps` for one backend and one call at a time, so that the work need not know the backend.
+It is `sandboxes.backends.layered.steps` for one backend and one call at a time, so that the work need not know the backend.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from sandboxes.backends import steps as many
+from sandboxes.backends.layered import steps as many
 from sandboxes.protocol import BackendProtocol
 
 T = TypeVar("T")

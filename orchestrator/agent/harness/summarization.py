@@ -32,7 +32,7 @@ from orchestrator.agent.conversation import summary_message
 from orchestrator.agent.harness.backend import BackendLike, artifacts_root, hook_runtime, resolve_backend
 from orchestrator.agent.harness.history import history_path, saved, text_of
 from orchestrator.agent.middleware import PASS_THROUGH
-from sandboxes.backends.steps import arun, run
+from sandboxes.backends.layered.steps import arun, run
 from sandboxes.protocol import BackendProtocol
 
 TRIGGER_TOKENS = 170_000

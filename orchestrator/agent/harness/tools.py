@@ -22,7 +22,7 @@ from orchestrator.agent.harness.operations import Changed, Operation, Output
 from orchestrator.agent.harness.permissions import Ask, Guard
 from orchestrator.agent.render import clean
 from orchestrator.permissions import FileOperation, FilesystemPermission, Rules
-from sandboxes.backends.steps import Steps, arun, run
+from sandboxes.backends.layered.steps import Steps, arun, run
 from sandboxes.protocol import BackendProtocol
 from sandboxes.toolbox.helper import text
 

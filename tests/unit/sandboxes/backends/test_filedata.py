@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sandboxes.backends import filedata
+from sandboxes.backends.keyed import filedata
 from sandboxes.toolbox.helper.text import Refused
 
 V2 = {"content": "a\nb\n", "encoding": "utf-8", "created_at": "2024-01-01T00:00:00+00:00"}

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from sandboxes.backends import FilesystemBackend
-from sandboxes.backends.descriptors import DEPTH, put
+from sandboxes.backends.disk.descriptors import DEPTH, put
 from sandboxes.protocol import (
     BackendProtocol,
     DeleteResult,

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from sandboxes import protocol as p
-from sandboxes.backends import KeyValueBackend, searching
-from sandboxes.backends.entries import PathLocks, finished
-from sandboxes.backends.filedata import FileFormat
+from sandboxes.backends import KeyValueBackend
+from sandboxes.backends.keyed import searching
+from sandboxes.backends.keyed.entries import PathLocks, finished
+from sandboxes.backends.keyed.filedata import FileFormat
 from sandboxes.toolbox.helper import search
 
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from sandboxes import protocol as p
-from sandboxes.backends import numbered
 from sandboxes.backends.composite import CompositeBackend
+from sandboxes.backends.first import numbered
 from sandboxes.backends.legacy import (
     Backend,
     BackendContext,

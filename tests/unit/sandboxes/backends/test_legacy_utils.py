@@ -1,6 +1,6 @@
 import pytest
 
-from sandboxes.backends.legacy_utils import (
+from sandboxes.backends.first.utils import (
     format_content_with_line_numbers,
     format_read_response,
     glob_search_files,

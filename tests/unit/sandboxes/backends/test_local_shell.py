@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sandboxes.backends import FilesystemBackend, LocalShellBackend
-from sandboxes.backends.hostcommand import Output
+from sandboxes.backends.disk.hostcommand import Output
 from sandboxes.protocol import ExecuteResponse, SandboxBackendProtocol
 
 DEADLINE = 30.0

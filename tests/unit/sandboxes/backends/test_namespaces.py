@@ -9,8 +9,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from langgraph.runtime import Runtime
 
-from sandboxes.backends import namespaces
-from sandboxes.backends.namespaces import Namespace
+from sandboxes.backends.keyed import namespaces
+from sandboxes.backends.keyed.namespaces import Namespace
 
 
 class Seen(TypedDict):

@@ -1,6 +1,6 @@
 import pytest
 
-from sandboxes.backends.places import patterns_below, place, plain, renamed, resolved, within, workdir_of
+from sandboxes.backends.layered.places import patterns_below, place, plain, renamed, resolved, within, workdir_of
 from sandboxes.toolbox.helper.text import Refused
 from tests.unit.sandboxes.backends.samples import Box, Memory, Rooted
 

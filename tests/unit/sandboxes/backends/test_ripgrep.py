@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandboxes.backends import FilesystemBackend, ripgrep
+from sandboxes.backends import FilesystemBackend
+from sandboxes.backends.disk import ripgrep
 from tests.conftest import missing
 
 SHELL = shutil.which("sh") or "/bin/sh"

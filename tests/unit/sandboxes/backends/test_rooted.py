@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from sandboxes.backends.disk.rooted import PATH_MAX, Host, Rooted, status
 from sandboxes.backends.filesystem import FilesystemBackend
-from sandboxes.backends.rooted import PATH_MAX, Host, Rooted, status
 from sandboxes.toolbox.helper.text import Refused
 
 READ = os.O_RDONLY

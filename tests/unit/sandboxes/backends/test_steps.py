@@ -1,6 +1,6 @@
 import pytest
 
-from sandboxes.backends.steps import Call, answering, arun, in_turn, run
+from sandboxes.backends.layered.steps import Call, answering, arun, in_turn, run
 from sandboxes.protocol import LsResult
 from sandboxes.toolbox.helper.text import Refused
 

@@ -13,8 +13,9 @@ from langgraph.store.base import GetOp, Item, Op, PutOp, Result, SearchItem, Sea
 from langgraph.store.memory import InMemoryStore
 
 from sandboxes import protocol as p
-from sandboxes.backends import StoreBackend, searching
-from sandboxes.backends.shelf import PAGE
+from sandboxes.backends import StoreBackend
+from sandboxes.backends.keyed import searching
+from sandboxes.backends.keyed.shelf import PAGE
 
 MINE = ("mine",)
 

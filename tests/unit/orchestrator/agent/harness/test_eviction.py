@@ -19,7 +19,7 @@ from orchestrator.agent.harness.filesystem import FilesystemMiddleware
 from orchestrator.agent.scripted import ScriptedChatModel
 from sandboxes import protocol as p
 from sandboxes.backends import CompositeBackend, StateBackend
-from sandboxes.backends.steps import run
+from sandboxes.backends.layered.steps import run
 
 Scripted = Callable[..., ScriptedChatModel]
 GO: Any = {"messages": [HumanMessage("go")]}

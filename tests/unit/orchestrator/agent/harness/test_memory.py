@@ -13,7 +13,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from orchestrator.agent.harness.memory import MEMORY_CAP, MemoryMiddleware, memory_section
 from sandboxes.backends import StateBackend
-from sandboxes.backends.filedata import FileData
+from sandboxes.backends.keyed.filedata import FileData
 from sandboxes.backends.state import FilesState
 from sandboxes.protocol import ReadResult, encoded
 

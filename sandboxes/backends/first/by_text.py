@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from sandboxes import protocol as p
-from sandboxes.backends import numbered
-from sandboxes.backends.steps import Call, Steps
+from sandboxes.backends.first import numbered
+from sandboxes.backends.layered.steps import Call, Steps
 from sandboxes.toolbox.helper import text
 
 WHOLE: Final = 10_000_000

@@ -14,8 +14,8 @@ from functools import wraps
 from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar, cast
 
 from sandboxes import protocol as p
-from sandboxes.backends import filedata
-from sandboxes.backends.entries import Entries
+from sandboxes.backends.keyed import filedata
+from sandboxes.backends.keyed.entries import Entries
 from sandboxes.toolbox.helper import files as words
 from sandboxes.toolbox.helper import text
 

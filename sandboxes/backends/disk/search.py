@@ -14,9 +14,9 @@ from contextlib import closing, contextmanager
 from itertools import islice
 
 from sandboxes import protocol as p
-from sandboxes.backends import ripgrep
-from sandboxes.backends.descriptors import LISTING, READING, links, too_large, walk
-from sandboxes.backends.rooted import Tree, status
+from sandboxes.backends.disk import ripgrep
+from sandboxes.backends.disk.descriptors import LISTING, READING, links, too_large, walk
+from sandboxes.backends.disk.rooted import Tree, status
 from sandboxes.toolbox.helper import files, media, text
 from sandboxes.toolbox.helper.search import MATCHES, Budget
 

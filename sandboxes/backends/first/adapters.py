@@ -12,9 +12,9 @@ from dataclasses import fields, replace
 from typing import Any, Final, TypeVar
 
 from sandboxes import protocol as p
-from sandboxes.backends import by_text, numbered
-from sandboxes.backends.places import resolved, workdir_of
-from sandboxes.backends.steps import Call, SteppedBackend, Steps, answering, arun, in_turn, run
+from sandboxes.backends.first import by_text, numbered
+from sandboxes.backends.layered.places import resolved, workdir_of
+from sandboxes.backends.layered.steps import Call, SteppedBackend, Steps, answering, arun, in_turn, run
 from sandboxes.mime import medium, mime_type
 from sandboxes.toolbox.helper import text
 

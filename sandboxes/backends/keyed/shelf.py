@@ -13,9 +13,9 @@ from typing import Any, Final, cast
 
 from langgraph.store.base import BaseStore, GetOp, Item, PutOp
 
-from sandboxes.backends import filedata
-from sandboxes.backends.entries import KeyValue, PathLocks
-from sandboxes.backends.filedata import PATH_CAP, FileFormat
+from sandboxes.backends.keyed import filedata
+from sandboxes.backends.keyed.entries import KeyValue, PathLocks
+from sandboxes.backends.keyed.filedata import PATH_CAP, FileFormat
 from sandboxes.protocol import FileData, FileInfo
 
 PAGE: Final = 1000

@@ -13,8 +13,8 @@ from deepagents import backends as theirs
 from deepagents.backends import protocol as d
 
 from sandboxes import protocol as p
-from sandboxes.backends import as_ours as o
-from sandboxes.backends.steps import Call, SteppedBackend, Steps
+from sandboxes.backends.layered.steps import Call, SteppedBackend, Steps
+from sandboxes.backends.released import as_ours as o
 from sandboxes.toolbox.helper import files, text
 
 P = ParamSpec("P")

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sandboxes.backends.steps import Call, Steps
+from sandboxes.backends.layered.steps import Call, Steps
 from sandboxes.portal import portal
 
 

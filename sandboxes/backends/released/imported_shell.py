@@ -10,9 +10,9 @@ from deepagents import backends as theirs
 from deepagents.backends import protocol as d
 
 from sandboxes import protocol as p
-from sandboxes.backends import as_ours as o
-from sandboxes.backends.imported import Imported, Lasting, takes
-from sandboxes.backends.steps import Steps, arun, run
+from sandboxes.backends.layered.steps import Steps, arun, run
+from sandboxes.backends.released import as_ours as o
+from sandboxes.backends.released.imported import Imported, Lasting, takes
 from sandboxes.errors import FanfoldSandboxError, SandboxError
 from sandboxes.toolbox.helper import text
 

@@ -14,8 +14,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
-from sandboxes.backends import filedata
-from sandboxes.backends.filedata import FileFormat
+from sandboxes.backends.keyed import filedata
+from sandboxes.backends.keyed.filedata import FileFormat
 from sandboxes.protocol import FileData, FileInfo
 
 T = TypeVar("T")

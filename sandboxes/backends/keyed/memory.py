@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
-from sandboxes.backends.entries import KeyValue
-from sandboxes.backends.filedata import FileFormat
+from sandboxes.backends.keyed.entries import KeyValue
+from sandboxes.backends.keyed.filedata import FileFormat
 from sandboxes.protocol import FileData
 
 Update = dict[str, FileData | None]

@@ -8,10 +8,10 @@ from deepagents import backends as theirs
 from deepagents.backends import protocol as d
 
 from sandboxes import protocol as p
-from sandboxes.backends import as_theirs as t
 from sandboxes.backends.composite import CompositeBackend
 from sandboxes.backends.filesystem import FilesystemBackend
 from sandboxes.backends.policy import PolicyBackend
+from sandboxes.backends.released import as_theirs as t
 from sandboxes.backends.state import StateBackend
 from sandboxes.sandbox import Sandbox
 

@@ -13,9 +13,9 @@ from contextlib import aclosing
 from typing import Generic, TypeVar
 
 from sandboxes import protocol as p
-from sandboxes.backends import filedata
-from sandboxes.backends.entries import Entries
-from sandboxes.backends.operations import answering, below, checked, missing, regular
+from sandboxes.backends.keyed import filedata
+from sandboxes.backends.keyed.entries import Entries
+from sandboxes.backends.keyed.operations import answering, below, checked, missing, regular
 from sandboxes.toolbox.helper import media, text
 from sandboxes.toolbox.helper.search import BYTES, FILE_CAP, MATCHES, SECONDS
 

@@ -9,10 +9,11 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from sandboxes import protocol as p
-from sandboxes.backends import filedata, numbered, searching
-from sandboxes.backends.entries import Direct, PathLocks, finished
-from sandboxes.backends.memory import MemoryFiles
-from sandboxes.backends.places import place, within
+from sandboxes.backends.first import numbered
+from sandboxes.backends.keyed import filedata, searching
+from sandboxes.backends.keyed.entries import Direct, PathLocks, finished
+from sandboxes.backends.keyed.memory import MemoryFiles
+from sandboxes.backends.layered.places import place, within
 from sandboxes.protocol import FileData, FileInfo, GrepMatch
 from sandboxes.toolbox.helper import text
 

@@ -1,0 +1,1 @@
+"""Over other backends: places and routes, and operations that are written once for sync and async."""

@@ -271,7 +271,8 @@ class BackendProtocol(FirstVersionNames, ABC):
     ) -> GrepResult:
         """Find lines that contain `pattern` literally (never a regular expression), in text files below `path`.
 
-        `glob` filters the files (see `glob` for its rules); `max_count` caps the number of matches.
+        `glob` filters the files (see `glob` for its rules); `max_count` caps the number of matches. As with `grep -r`, what
+        links below `path` lead to is not searched.
         """
 
     @abstractmethod

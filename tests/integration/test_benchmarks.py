@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from benchmarks import harness, local, measure, swerex, toolbox
+from benchmarks import filesystem, harness, local, measure, swerex, toolbox
 from benchmarks.measure import Config, Row, table
 
 QUICK = Config(quick=True)
@@ -38,6 +38,15 @@ def test_the_benchmark_of_the_agent_gives_whole_rows():
     [bench] = harness.BENCH.values()
     rows = measure.measured(bench, QUICK)
     assert_whole(rows, 8)
+    assert all(row.ratio is not None for row in rows)
+
+
+@pytest.mark.timeout(300)
+def test_the_benchmark_of_the_disk_gives_whole_rows():
+    needs_peer("deepagents")
+    [bench] = filesystem.BENCH.values()
+    rows = measure.measured(bench, QUICK)
+    assert_whole(rows, 6)
     assert all(row.ratio is not None for row in rows)
 
 

@@ -176,20 +176,3 @@ def _sorted(folder: int) -> Entries:
         marked = [(entry.name + "/" if entry.is_dir(follow_symlinks=False) else entry.name, entry) for entry in found]
     marked.sort(key=itemgetter(0))
     return iter(marked)
-
-
-
-def links(folder: int, prefix: str = "", depth: int = 1) -> Iterator[str]:
-    """The symbolic links below an open folder, by relative path, in no order. A folder that cannot be read has none."""
-    inner: list[str] = []
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_file(follow_symlinks=False):
-                continue
-            if entry.is_symlink():
-                yield prefix + entry.name
-            elif depth < DEPTH and entry.is_dir(follow_symlinks=False):
-                inner.append(entry.name)
-    for name in inner:
-        with suppress(OSError), _inner(folder, name) as following:
-            yield from links(following, f"{prefix}{name}/", depth + 1)

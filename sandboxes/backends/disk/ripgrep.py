@@ -1,6 +1,6 @@
 """ripgrep, where it is installed, says which files below a folder are worth looking into.
 
-It is asked for names only. What matches, and how it is shown, is found out by `disksearch` in the files themselves, which it
+It is asked for names only. What matches, and how it is shown, is found out by `search` in the files themselves, which it
 opens in its own, contained way: so the answers are the same with ripgrep and without, and none comes from a file outside of
 the root that somebody put there while ripgrep ran. ripgrep may name too many files, but never too few.
 """
@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -42,10 +41,8 @@ class Named:
     complete: bool = True
 
 
-def named(
-    folder: int, pattern: str, glob: str | None, largest: int, meanwhile: Callable[[], Iterable[str]]
-) -> Named | None:
-    """The files below an open folder that may match, and those that `meanwhile` adds; None when ripgrep cannot say.
+def named(folder: int, pattern: str, glob: str | None, largest: int) -> Named | None:
+    """The files below an open folder that may match; None when ripgrep cannot say.
 
     Files of more than `largest` bytes may be missing.
     """
@@ -54,14 +51,13 @@ def named(
         return None  # a relative one could be a file of the folder that is searched
     only = [f"--glob={glob}"] if glob and _SAME_GLOB.fullmatch(glob) else []
     words = [program, *_OPTIONS, *only, f"--regexp={needle}"]
-    more: list[str] = []
-    found = _run([*words, "./"], folder, PATIENCE, lambda: more.extend(meanwhile()))
+    found = _run([*words, "./"], folder, PATIENCE)
     if found is not None and not found.complete:
         found = _run([*words, f"--max-filesize={largest}", "./"], folder, SECONDS)
-    return found and Named(found.files.union(more), found.complete)
+    return found
 
 
-def _run(words: list[str], folder: int, seconds: float, meanwhile: Callable[[], None] = lambda: None) -> Named | None:
+def _run(words: list[str], folder: int, seconds: float) -> Named | None:
     try:
         process = subprocess.Popen(
             words,
@@ -74,7 +70,6 @@ def _run(words: list[str], folder: int, seconds: float, meanwhile: Callable[[], 
     except OSError:
         return None
     try:
-        meanwhile()
         names, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         process.kill()

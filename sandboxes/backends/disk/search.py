@@ -1,7 +1,7 @@
 """grep and glob over a tree of files on disk, in the words and the order of the toolbox's own search.
 
-Folders are walked by their descriptors, so that nothing outside of the tree is looked into. A symbolic link to a file is
-looked into where the tree lets it be followed; one to a folder is not walked.
+Folders are walked by their descriptors, so that nothing outside of the tree is looked into. Links are not followed; glob lists
+one to a file where the tree lets it be followed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import islice
 
 from sandboxes import protocol as p
 from sandboxes.backends.disk import ripgrep
-from sandboxes.backends.disk.descriptors import LISTING, READING, links, too_large, walk
+from sandboxes.backends.disk.descriptors import LISTING, READING, too_large, walk
 from sandboxes.backends.disk.rooted import Tree, status
 from sandboxes.toolbox.helper import files, media, text
 from sandboxes.toolbox.helper.search import MATCHES, Budget
@@ -71,7 +71,7 @@ class DiskSearch:
                 early = _lines(self._all(folder, prefix, allows, budget), wanted, limit, budget, FIRST)
                 if budget.matches <= 0:
                     return early
-            named = ripgrep.named(folder, pattern, glob, self._largest, lambda: links(folder))
+            named = ripgrep.named(folder, pattern, glob, self._largest)
             budget = _budget(limit + 1)
             if named is None:
                 return _lines(self._all(folder, prefix, allows, budget), wanted, limit, budget)
@@ -112,9 +112,8 @@ class DiskSearch:
     def _all(self, folder: int, prefix: str, allows: Allows, budget: Budget) -> Contents:
         with closing(walk(folder, budget)) as walked:
             for relative, entry, parent in walked:
-                if allows(relative):
-                    place = prefix + relative
-                    yield place, self._content(self._at(place) if entry.is_symlink() else _here(parent, entry.name))
+                if not entry.is_symlink() and allows(relative):
+                    yield prefix + relative, self._content(_here(parent, entry.name))
 
     def _some(self, prefix: str, names: list[str]) -> Contents:
         return ((prefix + name, self._content(self._at(prefix + name))) for name in names)

@@ -131,6 +131,11 @@ class SearchChecks(Checks):
         exact = await sandbox.agrep("needle", place, max_count=10)
         assert (len(exact.matches or []), exact.truncated) == (10, False)
 
+    async def test_grep_looks_through_no_link_but_the_one_that_it_is_given(self, sandbox: Sandbox, place: str) -> None:
+        await ok(sandbox, f"cd {place} && mkdir real && echo needle > real/file && ln -s real/file link && ln -s real folder")
+        assert below(place, (await sandbox.agrep("needle", place)).matches) == ["real/file"]
+        assert below(place, (await sandbox.agrep("needle", f"{place}/link")).matches) == ["link"]
+
     async def test_grep_skips_what_is_no_text(self, sandbox: Sandbox, place: str) -> None:
         await put(sandbox, f"{place}/binary", b"\0\1\2 needle\n")
         await put(sandbox, f"{place}/latin", b"caf\xe9 needle\n")

@@ -84,7 +84,7 @@ def glob(pattern, path, cancelled):
 
 
 def grep(pattern, path, glob_pattern, max_count, cancelled):
-    """Lines with `pattern` in the text files below `path`, or in the file `path`."""
+    """Lines with `pattern` in the text files below `path`, or in the file `path`. No link below it is followed."""
     if not pattern:
         raise text.Refused("invalid_argument", "Error: the pattern must not be empty")
     wanted = pattern.encode("utf-8", "surrogateescape")
@@ -94,7 +94,7 @@ def grep(pattern, path, glob_pattern, max_count, cancelled):
     budget, found = Budget(cancelled, limit + 1), []
     candidates = walk(path, budget) if folder else [(os.path.basename(path), None)]
     for relative, entry in candidates:
-        if matches_glob and not matches_glob(relative):
+        if matches_glob and not matches_glob(relative) or entry is not None and entry.is_symlink():
             continue
         where = path if entry is None else entry.path
         for line, shown in text.grep_lines(_content(where, budget), wanted, budget.matches):

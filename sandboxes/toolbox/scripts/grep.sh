@@ -11,11 +11,9 @@ fi
 echo ok
 {
     if [ "$2" -gt 0 ]; then
-        find "${p%/}/." ! -type d \( -type f -o -type l \) \
-            -exec sh -c 'f=$1; shift; for one; do shift; [ -f "$one" ] && set -- "$@" "$one"; done
-                [ $# -eq 0 ] || grep -l -F -f "$f" -- "$@" 2>/dev/null; exit 0' sh "$F" {} + 2>/dev/null
+        find "${p%/}/." -type f -exec sh -c 'f=$1; shift; grep -l -F -f "$f" -- "$@" 2>/dev/null; exit 0' sh "$F" {} + 2>/dev/null
     else
-        find "${p%/}/." ! -type d \( -type f -o -type l \) -print 2>/dev/null
+        find "${p%/}/." -type f -print 2>/dev/null
     fi
     printf '%s///\n' "$?"
 } | head -c "$3"

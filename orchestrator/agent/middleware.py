@@ -12,7 +12,7 @@ from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
 from langchain_core.messages import ToolMessage
-from langgraph.errors import GraphBubbleUp
+from langgraph.errors import GraphBubbleUp, is_invalid_resume
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from orchestrator.agent.conversation import answers_given
@@ -33,7 +33,9 @@ PASS_THROUGH = (GraphBubbleUp, FanfoldError, FanfoldSandboxError)
 
 
 def failed(request: ToolCallRequest, exc: Exception) -> ToolMessage:
-    """The message that tells the model of a tool's exception."""
+    """The message that tells the model of a tool's exception. An answer to a pause that does not fit it is raised again."""
+    if is_invalid_resume(exc):
+        raise exc
     call = request.tool_call
     text = clean(clip(f"Error: {call['name']} failed: {type(exc).__name__}: {exc}", ERROR_CAP))
     return ToolMessage(text, name=call["name"], tool_call_id=call["id"], status="error")

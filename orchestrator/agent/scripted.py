@@ -30,6 +30,10 @@ _TURN = "scripted_turn"
 """Key of an answer's `response_metadata` that holds the number of its turn, from 1."""
 
 
+SUMMARY = "(A script does not sum up. The earlier conversation is in the file that is named here.)"
+"""What it says when it is asked for a summary: no turn of the script is used up for that."""
+
+
 class ScriptedChatModel(BaseChatModel):
     """Answers with the turns of its script, one after the other. Raises `TaskFailed` where the script does not fit."""
 
@@ -58,6 +62,8 @@ class ScriptedChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
+        if run_manager is not None and (run_manager.metadata or {}).get("lc_source") == "summarization":
+            return ChatResult(generations=[ChatGeneration(message=AIMessage(SUMMARY))])
         index = _turns_taken(messages)
         where = f"{self.file}, turn {index + 1}"
         if index >= len(self.script.turns):

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.tools import ToolException
 from langgraph.config import get_config
 from langgraph.constants import CONFIG_KEY_CHECKPOINTER
 from langgraph.types import interrupt
 
+from orchestrator.agent.harness.humans import ANSWERS_MAX, DECISIONS, FORM, check_decision
 from orchestrator.errors import BadInput
 from orchestrator.permissions import FileOperation, FilesystemPermission, Rules
-
-DECISIONS = ("approve", "edit", "reject", "respond")
 
 
 class Answered(Exception):
@@ -44,31 +44,27 @@ class Question:
             ],
             "review_configs": [{"action_name": self.tool, "allowed_decisions": list(DECISIONS)}],
         }
-        decision = _only_decision(interrupt(request))
-        kind = decision.get("type")
-        if kind == "approve":
-            return
-        if kind == "respond" and isinstance(decision.get("message"), str):
+        decision = self._decision(request)
+        if decision["type"] == "respond":
             raise Answered(decision["message"])
-        edited = decision.get("edited_action")
-        if (
-            kind == "edit"
-            and isinstance(edited, dict)
-            and edited.get("name") == self.tool
-            and isinstance(edited.get("args"), dict)
-        ):
-            raise Edited(edited["args"])
-        if kind == "reject":
+        if decision["type"] == "edit":
+            raise Edited(dict(decision["edited_action"]["args"]))
+        if decision["type"] == "reject":
             reason = decision.get("message")
             raise ToolException(f"Error: a human did not allow this{f': {reason}' if reason else ''}. Do not try it again")
-        raise ToolException(f"Error: it was not done: the answer to whether {path} may be used was no decision on {self.tool}")
 
-
-def _only_decision(answer: Any) -> dict[str, Any]:
-    decisions = answer.get("decisions") if isinstance(answer, dict) else None
-    if isinstance(decisions, list) and len(decisions) == 1 and isinstance(decisions[0], dict):
-        return decisions[0]
-    return {}
+    def _decision(self, request: dict[str, Any]) -> Mapping[str, Any]:
+        """Ask until the answer is a decision."""
+        problem = ""
+        for _ in range(ANSWERS_MAX):
+            answer = interrupt({**request, "problem": problem} if problem else request)
+            try:
+                [decision] = answer["decisions"]
+                check_decision(decision, self.tool)
+                return cast("Mapping[str, Any]", decision)
+            except (ValueError, TypeError, KeyError) as exc:
+                problem = f"the last answer does not fit: {exc}; {FORM}"
+        raise BadInput(f"{ANSWERS_MAX} answers to the same request were wrong; {problem}")
 
 
 def check_checkpointer(rules: Rules) -> None:

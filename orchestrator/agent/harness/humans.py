@@ -30,7 +30,7 @@ ANSWERS_MAX = 100
 
 _CONFIG_KEYS = ("allowed_decisions", "description", "when", "args_schema")
 _CALLABLES = ("description", "when")
-_FORM = (
+FORM = (
     "answer {'decisions': [...]} with one decision for each action, in their order: {'type': 'approve'}, "
     "{'type': 'edit', 'edited_action': {'name': ..., 'args': {...}}}, {'type': 'reject', 'message': ...} "
     "or {'type': 'respond', 'message': ...}"
@@ -64,12 +64,12 @@ class HumanReview(HumanInTheLoopMiddleware[Any, Any, Any]):
                     pause.args[0][0].value["problem"] = problem
                 raise
             except (ValueError, TypeError, KeyError, AttributeError) as exc:
-                problem = f"the last answer does not fit: {exc}; {_FORM}"
+                problem = f"the last answer does not fit: {exc}; {FORM}"
         raise BadInput(f"{ANSWERS_MAX} answers to the same request were wrong; {problem}")
 
     @staticmethod
     def _process_decision(decision: Any, tool_call: ToolCall, config: Any) -> tuple[ToolCall | None, ToolMessage | None]:
-        _check_decision(decision, tool_call["name"])
+        check_decision(decision, tool_call["name"])
         return HumanInTheLoopMiddleware._process_decision(decision, tool_call, config)
 
 
@@ -120,7 +120,7 @@ def _guarded(where: str, key: str, value: Any) -> Any:
     return call
 
 
-def _check_decision(decision: Any, name: str) -> None:
+def check_decision(decision: Any, name: str) -> None:
     """Raise `ValueError` when the decision about a call of the tool `name` is not whole."""
     if not isinstance(decision, Mapping) or decision.get("type") not in DECISIONS:
         raise ValueError(f"{decision!r} is no decision")

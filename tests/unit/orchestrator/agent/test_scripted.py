@@ -223,3 +223,10 @@ def test_what_a_failed_expectation_shows_is_clipped() -> None:
 )
 def test_what_is_wrong_with_a_script_is_told_before_it_runs(script: str, said: str) -> None:
     assert said in complaint(script)
+
+
+def test_a_summary_uses_up_no_turn_of_the_script() -> None:
+    scripted = model("turns: [{text: first}]")
+    summary = scripted.invoke([HumanMessage("Sum up.")], {"metadata": {"lc_source": "summarization"}})
+    assert "does not sum up" in str(summary.text)
+    assert scripted.invoke([HumanMessage("go")]).text == "first"

@@ -183,11 +183,12 @@ OTHER_TOOL = {"type": "edit", "edited_action": {"name": "delete", "args": {}}}
 
 
 @pytest.mark.parametrize("given", [OTHER_TOOL, {"type": "?"}, {"type": "respond"}, "yes", None])
-def test_an_answer_that_is_no_decision_changes_nothing(scripted: Scripted, given: Any) -> None:
+def test_after_an_answer_that_is_no_decision_a_human_is_asked_again(scripted: Scripted, given: Any) -> None:
     agent, _ = paused(scripted, ("edit_file", EDIT))
-    message = answer(agent, given)["a1"]
-    assert message.status == "error"
-    assert "it was not done" in message.text
+    assert "a1" not in answer(agent, given)
+    [request] = asked(agent)
+    assert "the last answer does not fit" in request["problem"]
+    assert answer(agent, {"type": "approve"})["a1"].text == "Replaced 1 occurrence in /closed/key"
 
 
 def test_a_call_that_is_resumed_does_not_repeat_those_beside_it(scripted: Scripted) -> None:

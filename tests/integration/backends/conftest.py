@@ -6,14 +6,14 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from s3fs import S3FileSystem
 from sqlalchemy import create_engine
 from sqlalchemy.engine import URL
 
 from examples.backends.postgres import PostgresBackend
 from examples.backends.s3 import S3Backend
-from tests.conftest import missing
 from tests.services import postgres_server
+from tests.services_s3 import S3Server, s3_server
+
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[URL]:
@@ -23,19 +23,10 @@ def postgres() -> Iterator[URL]:
 
 
 @pytest.fixture(scope="session")
-def s3_endpoint() -> Iterator[str]:
-    """An S3 server of moto's, on a free port of the loopback."""
-    try:
-        from moto.server import ThreadedMotoServer
-    except ImportError:
-        missing("There is no moto[server].")
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    try:
-        yield f"http://{host}:{port}"
-    finally:
-        server.stop()
+def s3() -> Iterator[S3Server]:
+    """An S3 server that nobody else has."""
+    with s3_server() as server:
+        yield server
 
 
 @pytest.fixture
@@ -51,11 +42,6 @@ def postgres_backend(postgres: URL) -> Iterator[PostgresBackend]:
 
 
 @pytest.fixture
-def s3_backend(s3_endpoint: str) -> S3Backend:
+def s3_backend(s3: S3Server) -> S3Backend:
     """Over a folder of a bucket of its own."""
-    filesystem = S3FileSystem(
-        key="test", secret="test", endpoint_url=s3_endpoint, use_listings_cache=False, skip_instance_cache=True
-    )
-    bucket = f"bucket-{uuid.uuid4().hex}"
-    filesystem.mkdir(bucket)
-    return S3Backend(bucket, "agents/7", filesystem=filesystem)
+    return S3Backend(s3.new_bucket(), "agents/7", filesystem=s3.filesystem)

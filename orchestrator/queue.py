@@ -6,6 +6,8 @@ another worker has, does nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import InfrastructureError
@@ -18,6 +20,8 @@ EXECUTE_RUN = "fanfold.execute_run"
 QUEUE = "fanfold"
 VISIBILITY_TIMEOUT = 3600
 """Seconds after which the broker shows a message again that a worker took and did not finish."""
+LOOK_TIMEOUT = 2
+"""Seconds to reach the broker for a look at the queue."""
 SEND_RETRIES = {"max_retries": 3, "interval_start": 0.05, "interval_step": 0.2, "interval_max": 1.0}
 
 
@@ -47,11 +51,30 @@ def make_app(broker_url: str) -> Celery:
     return app
 
 
-def send_execute_run(app: Celery, run_id: str, *, delay: float | None = None) -> None:
-    """Nudge a worker to execute a run, now or in `delay` seconds. Raises `InfrastructureError` when the broker is not there."""
-    options: dict[str, Any] = {"retry": True, "retry_policy": SEND_RETRIES, "countdown": delay}
-    try:
+def send_execute_run(app: Celery, run_id: str) -> None:
+    """Nudge a worker to execute a run. Raises `InfrastructureError` when the broker is not there."""
+    options: dict[str, Any] = {"retry": True, "retry_policy": SEND_RETRIES}
+    with _translated():
         app.send_task(EXECUTE_RUN, args=(run_id,), queue=QUEUE, **options)
+
+
+def nothing_queued(app: Celery) -> bool:
+    """Whether no nudge waits for a worker. Raises `InfrastructureError` when the broker is not there."""
+    from kombu.exceptions import ChannelError
+
+    with _translated(), app.connection_for_write() as connection:
+        connection.ensure_connection(max_retries=1, timeout=LOOK_TIMEOUT)
+        channel: Any = connection.default_channel
+        try:
+            return int(channel.queue_declare(QUEUE, passive=True).message_count) == 0
+        except ChannelError:  # a queue without messages is none
+            return True
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
     except Exception as exc:  # kombu lets errors of every transport through
         if not _is_connection_error(exc):
             raise

@@ -9,17 +9,19 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, BinaryIO, Literal
 
 from orchestrator.broker import Broker
 from orchestrator.errors import BadInput, InfrastructureError, RunNotFound, WorkerUnavailable
 from orchestrator.freeze import freeze_run
 from orchestrator.locks import file_lock
 from orchestrator.queue import make_app, send_execute_run
+from orchestrator.runs.artifacts import ArtifactStore
 from orchestrator.runs.files import RunFolder
-from orchestrator.runs.models import Artifact, Event, Run, RunError, RunStatus, WorkerInfo
+from orchestrator.runs.models import Artifact, Attempt, Event, ModelUsage, Run, RunError, RunStatus, WorkerInfo
+from orchestrator.runs.retention import discard
 from orchestrator.runs.schema import open_database
-from orchestrator.runs.store import LEASE_TTL, Store, new_run_id, now
+from orchestrator.runs.store import Store, new_run_id, now
 from orchestrator.settings import Settings
 from orchestrator.spec import RunSpec
 
@@ -30,7 +32,7 @@ FOLLOW_POLL = 0.03
 """Seconds between two looks for new events."""
 LIVENESS_POLL = 2.0
 """Seconds without events between two looks whether the run still has a worker."""
-WORKER_GRACE = 2 * LEASE_TTL
+WORKER_GRACE = 20.0
 """Seconds without a heartbeat after which a run's worker counts as dead to those who follow it."""
 WORKER_START_TIMEOUT = 30.0
 """Seconds for a worker that was started on demand to say that it is alive."""
@@ -65,6 +67,10 @@ class Service:
     @cached_property
     def _store(self) -> Store:
         return Store(open_database(self._settings.database, self._settings.home / "database.lock"))
+
+    @cached_property
+    def _artifacts(self) -> ArtifactStore:
+        return ArtifactStore(self._settings.artifacts, self._settings.spool_dir)
 
     @cached_property
     def _app(self) -> Celery:
@@ -185,19 +191,55 @@ class Service:
                 )
         return run.status.terminal
 
+    def attempts(self, run_id: str) -> Sequence[Attempt]:
+        """The attempts at a run so far, in order: each one's worker, times, sandbox and error."""
+        return self._store.attempts(self.get(run_id).id)
+
+    def usage(self, run_id: str) -> Sequence[ModelUsage]:
+        """What the attempts at a run that have ended used of models, by attempt, agent and model."""
+        return self._store.usage(self.get(run_id).id)
+
     # Artifacts
 
     def artifacts(self, run_id: str) -> list[Artifact]:
         """What a run has left so far, by name."""
         return self._store.artifacts(self.get(run_id).id)
 
-    def artifact_path(self, run_id: str, name: str) -> Path:
-        """The file with the content of an artifact. Raises `BadInput` when there is none of this name."""
+    def open_artifact(self, run_id: str, name: str) -> BinaryIO:
+        """The content of an artifact as a file to be closed; it is fetched as it is read, and can be sought.
+
+        The read that reaches its end raises `InfrastructureError` when all of it was read and it is not what the run left.
+        Raises `BadInput` when there is no artifact of this name, `InfrastructureError` when its content is not to be had.
+        """
         run = self.get(run_id)
         for artifact in self._store.artifacts(run.id):
             if artifact.name == name:
-                return RunFolder.of(self._settings.runs_dir, run.id).artifact_path(artifact)
+                path = self._run_folder(run.id).earlier_artifact(artifact)
+                return path.open("rb") if path else self._artifacts.open(artifact.sha256, verify=True)
         raise BadInput(f"run {run.id} has no artifact '{name}'; `fanfold runs show {run.id}` lists them")
+
+    def artifact_place(self, artifact: Artifact) -> Path | str:
+        """Where the content of an artifact is: a path of this machine, or an address."""
+        return self._run_folder(artifact.run_id).earlier_artifact(artifact) or self._artifacts.place(artifact.sha256)
+
+    def _run_folder(self, run_id: str) -> RunFolder:
+        return RunFolder.of(self._settings.runs_dir, run_id)
+
+    # Retention
+
+    def prune(self, *, older_than: float | None = None, keep: int | None = None, dry_run: bool = False) -> Sequence[str]:
+        """Remove runs that ended more than `older_than` seconds ago and are not among the last `keep` that ended; their ids.
+
+        With them go their events, attempts, artifacts and folders. With `dry_run` nothing is removed. Raises `BadInput` when
+        neither bound is given.
+        """
+        if older_than is None and keep is None:
+            raise BadInput("say which runs are to be removed: those older than some time, all but the last ones, or both")
+        chosen = self._store.prunable(older_than=older_than, keep=keep)
+        if not dry_run:
+            self._artifacts.check(self._store.installation())
+            discard(self._store, chosen, runs_dir=self._settings.runs_dir, artifacts=self._artifacts)
+        return chosen
 
     # Workers
 

@@ -34,12 +34,16 @@ class Settings(BaseSettings):
     """SQLAlchemy address of the record. Default: the SQLite file `fanfold.db` in `home`."""
     redis_url: str | None = None
     """Address of the broker. Default: an embedded Valkey server in `home`, on a Unix socket."""
+    artifacts_url: str | None = None
+    """Where what runs leave is kept: a folder, or an address of fsspec (`s3://bucket/prefix`). Default: in `home`."""
     worker_concurrency: int = Field(4, gt=0, le=1000)
     """Runs that one worker executes at the same time."""
     worker_idle_exit: Duration = 300.0
     """Seconds without a run after which a worker that was started on demand leaves (`90`, `10m`)."""
     allowed_secrets: Annotated[frozenset[str], NoDecode] = frozenset()
     """Variables, separated by commas, that task files may take as secrets without being asked for each (`--secret`)."""
+    prices: Path | None = None
+    """YAML file with what models cost, in USD for a million tokens: `models: {"openai:gpt-*": {input: 3, output: 15}}`."""
     docker_image: str | None = None
     """Image of the docker provider when a task names none."""
     debug: bool = False
@@ -61,8 +65,18 @@ class Settings(BaseSettings):
         return self.database_url or f"sqlite:///{self.home / 'fanfold.db'}"
 
     @property
+    def artifacts(self) -> str:
+        """The place of the artifacts."""
+        return self.artifacts_url or str(self.home / "artifacts")
+
+    @property
+    def spool_dir(self) -> Path:
+        """Where artifacts wait on this machine until they are in a bucket."""
+        return self.home / "spool"
+
+    @property
     def runs_dir(self) -> Path:
-        """A folder for each run: what was frozen for it, and its artifacts."""
+        """A folder for each run: what was frozen for it."""
         return self.home / "runs"
 
     @property

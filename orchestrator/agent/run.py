@@ -21,6 +21,7 @@ from orchestrator.agent.middleware import ModelCalls
 from orchestrator.agent.models import provided, resolve
 from orchestrator.agent.recorded import RecordingChatModel
 from orchestrator.agent.transcript import Emit, Transcript
+from orchestrator.agent.usage import Spent, UsageHandler
 from orchestrator.errors import BadInput, TaskFailed
 from orchestrator.models import model_provider
 from orchestrator.permissions import FilesystemPermission
@@ -67,13 +68,15 @@ async def run_agent(
     files: Path,
     api_key: str | None,
     thread_id: str,
+    spent: Spent | None = None,
     allow_host_shell: bool = False,
 ) -> AgentOutcome:
     """Run the agent that `spec` describes over `backend`, until it answers without calling a tool.
 
     `emit(type, data)` is called for `model.message`, `tool.call`, `tool.result` and `todos.updated`, in order. `files` is the
     run's folder of frozen inputs: a scripted or replayed model is `model.yaml` there. `thread_id` names the conversation:
-    running it again gives the same idempotency ids to the same tool calls. A backend whose commands run on this machine
+    running it again gives the same idempotency ids to the same tool calls. `spent` is told of every call of a model, of those
+    of subagents too. A backend whose commands run on this machine
     (`LocalShellBackend`) is refused unless `allow_host_shell`.
 
     Raises `TaskFailed` (an expectation of the script does not hold, the script or cassette has no answer, `max_steps` is used
@@ -86,6 +89,7 @@ async def run_agent(
     agent = _agent(spec, model, backend, api_key)
     config: RunnableConfig = {
         "configurable": {"thread_id": thread_id},
+        "callbacks": [] if spent is None else [UsageHandler(spent)],
         "recursion_limit": spec.max_steps * SUPERSTEPS_PER_CALL + SUPERSTEPS_PER_CALL,
     }
     transcript = Transcript(emit)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli import doctor, exec, run, runs, worker
+from orchestrator.cli import controller, doctor, exec, run, runs, worker
 from orchestrator.cli.main import show_version
 from orchestrator.cli.options import HELP_OPTIONS, command
 
@@ -48,4 +48,5 @@ command(app, run.run)
 command(app, exec.exec, passes_arguments=True)
 app.add_typer(runs.app, name="runs")
 command(app, worker.worker)
+command(app, controller.controller)
 command(app, doctor.doctor)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from orchestrator.errors import BadInput
 
 if TYPE_CHECKING:
-    from orchestrator.cli.door import Outcome
+    from orchestrator.cli.summary import Kept
 
 
 def prepare(folder: Path) -> Path:
@@ -26,31 +27,39 @@ def prepare(folder: Path) -> Path:
     return folder.resolve()
 
 
-def copied(outcome: Outcome, folder: Path) -> Outcome:
-    """Copy each artifact under its name into `folder`, over what is there; the outcome with the copies.
+def copied(kept: Sequence[Kept], folder: Path) -> list[Kept]:
+    """Copy each artifact under its name into `folder`, over what is there; the copies.
 
-    Raises `BadInput` when one cannot be written.
+    Raises `BadInput` when one cannot be written, `InfrastructureError` when its content is not to be had as it was left.
     """
-    kept = [replace(item, path=_copy_one(item.artifact.name, item.path, folder)) for item in outcome.kept]
-    return replace(outcome, kept=kept)
+    return [_copy_one(item, folder) for item in kept]
 
 
-def _copy_one(name: str, source: Path, folder: Path) -> Path:
-    target = folder.joinpath(*_parts(name))
+def _copy_one(item: Kept, folder: Path) -> Kept:
+    target = folder.joinpath(*_parts(item.artifact.name))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         if not target.parent.resolve().is_relative_to(folder):
             raise BadInput(f"--out {folder}: {target.parent} is a link that leads out of it; remove it")
-        # Under another name first: a link that lies at the target's place is replaced, never written through.
-        with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as file, source.open("rb") as content:
-            shutil.copyfileobj(content, file)
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(file.name).chmod(0o666 & ~umask)
-        Path(file.name).replace(target)
+        _write(item, target)
     except OSError as exc:
         raise BadInput(f"--out {folder}: {target} cannot be written: {exc.strerror}") from exc
-    return target
+    return replace(item, place=target, content=lambda: target.open("rb"))
+
+
+def _write(item: Kept, target: Path) -> None:
+    # Under another name first: a link that lies at the target's place is replaced, never written through.
+    with item.content() as content, tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as file:
+        try:
+            shutil.copyfileobj(content, file)
+            umask = os.umask(0)
+            os.umask(umask)
+            Path(file.name).chmod(0o666 & ~umask)
+            file.flush()
+            Path(file.name).replace(target)
+        except BaseException:
+            Path(file.name).unlink(missing_ok=True)
+            raise
 
 
 def _parts(name: str) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A run that has ended."""
+    """A run that has ended. What it left can be opened as long as the service is open."""
 
     run: Run
     tally: Tally
@@ -65,5 +66,12 @@ def watch(service: Service, run: Run, view: View) -> Outcome:
         for event in service.follow(run.id):
             tally.feed(event)
             view.event(event)
-    kept = [Kept(item, service.artifact_path(run.id, item.name)) for item in service.artifacts(run.id)]
-    return Outcome(service.get(run.id), tally, kept)
+    return Outcome(service.get(run.id), tally, kept_of(service, run.id))
+
+
+def kept_of(service: Service, run_id: str) -> list[Kept]:
+    """What a run has left so far. Its content can be opened as long as the service is open."""
+    return [
+        Kept(item, service.artifact_place(item), partial(service.open_artifact, run_id, item.name))
+        for item in service.artifacts(run_id)
+    ]

@@ -49,7 +49,8 @@ def exec(
         outcome = watch(service, run, view)
         for item in outcome.kept:
             if item.artifact.name == OUTPUT_LOG:
-                view.rest(item.path)
+                with item.content() as log:
+                    view.rest(log)
     return _exit_code(outcome)
 
 

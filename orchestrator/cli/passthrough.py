@@ -11,7 +11,6 @@ import binascii
 import io
 import shutil
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from orchestrator.cli.data import Data
@@ -46,11 +45,10 @@ class PassThrough:
         elif event.type == "log" and data.text("level") in ("warning", "error"):
             self.say(data.text("text"))
 
-    def rest(self, log: Path) -> None:
+    def rest(self, log: BinaryIO) -> None:
         """Hand on the output that was too much for events, from its log. In it the two streams are one."""
         self.say("so much output: from here on, stderr is on stdout")
-        with log.open("rb") as file:
-            self._outlets["stdout"].write_all(file)
+        self._outlets["stdout"].write_all(log)
 
     def say(self, text: str) -> None:
         """See `View`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -102,11 +103,11 @@ def _attended(order: Order, output: RunOutput, out: Path | None, junit: Path | N
     with open_service() as service:
         run = submit(service, order)
         outcome = watch(service, run, choose(output.value, run))
-    if junit:
-        write_report(junit, outcome.run, outcome.tally)
-    if target:
-        outcome = artifacts.copied(outcome, target)
-    _report(outcome, output)
+        if junit:
+            write_report(junit, outcome.run, outcome.tally)
+        if target:
+            outcome = replace(outcome, kept=artifacts.copied(outcome.kept, target))
+        _report(outcome, output)
     return outcome.run.exit_code or 0
 
 
@@ -119,5 +120,5 @@ def _report(outcome: Outcome, output: RunOutput) -> None:
         file = sys.stdout if output is RunOutput.text else sys.stderr
         summary.show(file, outcome.run, outcome.tally, outcome.kept, colours=wants_live(file))
     if output is RunOutput.json:
-        kept = [artifact_json(item.artifact, item.path) for item in outcome.kept]
+        kept = [artifact_json(item.artifact, item.place) for item in outcome.kept]
         write_json({"run": run_json(outcome.run), "artifacts": kept})

@@ -5,18 +5,24 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from orchestrator.cli.options import HELP_OPTIONS, Output, OutputOption, RunId, command
+from orchestrator.cli.prune import prune
 
 if TYPE_CHECKING:
+    from orchestrator.cli.summary import Kept
     from orchestrator.cli.view import View
     from orchestrator.runs.models import Run, RunStatus
 
 app = typer.Typer(
-    help="List, show, follow and cancel runs.", no_args_is_help=True, rich_markup_mode=None, context_settings=HELP_OPTIONS
+    help="List, show, follow, cancel and prune runs, and get what they left.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings=HELP_OPTIONS,
 )
 
 DEFAULT_LIMIT = 20
@@ -25,6 +31,7 @@ MAX_LIMIT = 10_000
 LogOutput = Annotated[
     str, typer.Option("--output", "-o", metavar="text|jsonl", help="Dated lines, or one JSON document for each event.")
 ]
+Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Copy them there, under their names.")]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run has ended; Ctrl-C leaves it running.")]
 
 
@@ -51,20 +58,40 @@ def list_runs(
 
 def show(run: RunId, output: OutputOption = Output.text) -> int:
     """Show one run: its times, attempts, outcome and artifacts."""
-    from orchestrator.cli.door import open_service
-    from orchestrator.cli.shapes import artifact_json, run_json, write_json
-    from orchestrator.cli.show import attempts, show_run
-    from orchestrator.cli.summary import Kept
+    from orchestrator.cli.door import kept_of, open_service
+    from orchestrator.cli.shapes import artifact_json, attempt_json, run_json, usage_json, write_json
+    from orchestrator.cli.show import show_run
 
     with open_service() as service:
         found = service.get(run)
-        kept = [Kept(item, service.artifact_path(found.id, item.name)) for item in service.artifacts(found.id)]
-        events = list(service.events(found.id))
+        kept = kept_of(service, found.id)
+        attempts, usage, events = service.attempts(found.id), service.usage(found.id), list(service.events(found.id))
+        if output is Output.json:
+            left = [artifact_json(item.artifact, item.place) for item in kept]
+            tried, used = [attempt_json(one) for one in attempts], [usage_json(one) for one in usage]
+            write_json({"run": run_json(found), "attempts": tried, "usage": used, "artifacts": left})
+        else:
+            show_run(sys.stdout, found, attempts, usage, events, kept)
+    return 0
+
+
+def artifacts(run: RunId, out: Out = None, output: OutputOption = Output.text) -> int:
+    """List what a run left, or copy it into a folder."""
+    from orchestrator.cli.artifacts import copied, prepare
+    from orchestrator.cli.door import kept_of, open_service
+    from orchestrator.cli.shapes import artifact_json, write_json
+
+    target = prepare(out) if out else None
+    with open_service() as service:
+        kept = kept_of(service, service.get(run).id)
+        if target:
+            kept = copied(kept, target)
     if output is Output.json:
-        artifacts = [artifact_json(item.artifact, item.path) for item in kept]
-        write_json({"run": run_json(found), "attempts": attempts(events), "artifacts": artifacts})
+        write_json([artifact_json(item.artifact, item.place) for item in kept])
+    elif kept:
+        _artifact_table(kept)
     else:
-        show_run(sys.stdout, found, events, kept)
+        sys.stdout.write("the run has left nothing\n")
     return 0
 
 
@@ -119,6 +146,15 @@ def _log_view(output: str) -> View:
     return JsonLinesView(sys.stdout) if output == "jsonl" else PlainView(sys.stdout)
 
 
+def _artifact_table(kept: Sequence[Kept]) -> None:
+    from orchestrator.cli.table import columns
+    from orchestrator.cli.text import clean, size
+
+    rows = [("NAME", "SIZE", "WHERE")]
+    rows += [(clean(item.artifact.name), size(item.artifact.size), clean(str(item.place))) for item in kept]
+    sys.stdout.write(columns(rows, colours=sys.stdout.isatty()))
+
+
 def _table(found: Sequence[Run]) -> None:
     from orchestrator.cli.shapes import provider_of
     from orchestrator.cli.table import columns
@@ -135,5 +171,7 @@ def _table(found: Sequence[Run]) -> None:
 
 app.command("ls", context_settings=HELP_OPTIONS)(list_runs)
 command(app, show)
+command(app, artifacts)
 command(app, logs)
 command(app, cancel)
+command(app, prune)

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from orchestrator.runs.models import Artifact, Event, Run
+    from orchestrator.runs.models import Artifact, Attempt, Event, ModelUsage, Run
 
 
 def run_json(run: Run) -> dict[str, Any]:
@@ -30,9 +30,39 @@ def run_json(run: Run) -> dict[str, Any]:
     }
 
 
-def artifact_json(artifact: Artifact, path: object) -> dict[str, Any]:
-    """An artifact, and where its content lies."""
-    return {"name": artifact.name, "size": artifact.size, "sha256": artifact.sha256, "path": str(path)}
+def attempt_json(attempt: Attempt) -> dict[str, Any]:
+    """One attempt at a run. `provider` and `sandbox` are null when it never had a sandbox."""
+    return {
+        "attempt": attempt.number,
+        "worker": attempt.worker,
+        "status": attempt.status.value,
+        "error": {"kind": attempt.error.kind, "message": attempt.error.message} if attempt.error else None,
+        "started_at": _moment(attempt.started_at),
+        "finished_at": _moment(attempt.finished_at),
+        "provider": attempt.provider,
+        "sandbox": attempt.sandbox_id,
+        "sandbox_seconds": attempt.sandbox_seconds,
+    }
+
+
+def usage_json(usage: ModelUsage) -> dict[str, Any]:
+    """What one agent used of one model in one attempt. `agent` is null for the run's own; `cost_usd` without a price."""
+    return {
+        "attempt": usage.attempt,
+        "agent": usage.agent or None,
+        "model": usage.model,
+        "calls": usage.calls,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cache_read_tokens": usage.cache_read_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+        "cost_usd": None if usage.cost_micros is None else usage.cost_micros / 1_000_000,
+    }
+
+
+def artifact_json(artifact: Artifact, place: object) -> dict[str, Any]:
+    """An artifact; `path` is where its content lies: a path of this machine, or an address."""
+    return {"name": artifact.name, "size": artifact.size, "sha256": artifact.sha256, "path": str(place)}
 
 
 def event_json(event: Event) -> dict[str, Any]:

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from orchestrator.cli import summary
-from orchestrator.cli.data import Data
 from orchestrator.cli.shapes import provider_of
+from orchestrator.cli.spending import usage_rows
 from orchestrator.cli.tally import Tally
 from orchestrator.cli.text import ago, clean, duration, one_line
 
 if TYPE_CHECKING:
-    from orchestrator.runs.models import Event, Run
+    from orchestrator.runs.models import Attempt, Event, ModelUsage, Run
 
 
-def attempts(events: Iterable[Event]) -> list[dict[str, Any]]:
-    """When each attempt began, and on which worker."""
-    found = []
-    for event in events:
-        if event.type == "run.started":
-            data = Data(event.data)
-            began = event.at.isoformat()
-            found.append({"attempt": data.integer("attempt"), "worker": data.text("worker"), "started_at": began})
-    return found
-
-
-def show_run(file: TextIO, run: Run, events: Sequence[Event], kept: Sequence[summary.Kept]) -> None:
+def show_run(
+    file: TextIO,
+    run: Run,
+    attempts: Sequence[Attempt],
+    usage: Sequence[ModelUsage],
+    events: Sequence[Event],
+    kept: Sequence[summary.Kept],
+) -> None:
     """Print it."""
     tally = Tally()
     for event in events:
@@ -41,15 +37,22 @@ def show_run(file: TextIO, run: Run, events: Sequence[Event], kept: Sequence[sum
         ("submitted", _moment(run.created_at)),
         *([("started", _moment(run.started_at))] if run.started_at else []),
         *([("finished", f"{_moment(run.finished_at)}, took {_took(run)}")] if run.finished_at else []),
-        *_attempt_rows(events),
+        *_attempt_rows(attempts),
+        *usage_rows(attempts, usage),
         *summary.rows(run, tally, kept),
     ]
     file.write("".join(f"{label:11}{text}".rstrip() + "\n" for label, text in rows))
 
 
-def _attempt_rows(events: Sequence[Event]) -> list[tuple[str, str]]:
-    texts = [f"{one['attempt']} at {_clock(one['started_at'])} on {clean(one['worker'])}" for one in attempts(events)]
-    return [("attempts" if index == 0 else "", text) for index, text in enumerate(texts)]
+def _attempt_rows(attempts: Sequence[Attempt]) -> list[tuple[str, str]]:
+    return [("attempts" if index == 0 else "", _attempt(one)) for index, one in enumerate(attempts)]
+
+
+def _attempt(one: Attempt) -> str:
+    began = one.started_at.astimezone().strftime("%H:%M:%S")
+    ended = f" after {duration((one.finished_at - one.started_at).total_seconds())}" if one.finished_at else ""
+    reason = f": {one_line(one.error.message)}" if one.error else ""
+    return f"{one.number} at {began} on {clean(one.worker)}, {one.status.value}{ended}{reason}"
 
 
 def _task(run: Run) -> str:
@@ -64,7 +67,3 @@ def _took(run: Run) -> str:
 def _moment(at: datetime) -> str:
     local = at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
     return f"{local} ({ago((datetime.now(UTC) - at).total_seconds())})"
-
-
-def _clock(at: str) -> str:
-    return datetime.fromisoformat(at).astimezone().strftime("%H:%M:%S")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from orchestrator.cli.patchstat import PatchStat
 from orchestrator.cli.text import clean, count, duration, one_line, size
+from orchestrator.errors import InfrastructureError
 
 if TYPE_CHECKING:
     from orchestrator.cli.tally import Tally
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 PATCH = "patch.diff"
 MAX_ARTIFACTS = 10
 """Artifacts that are listed one by one."""
+MAX_PROBLEM = 400
+"""Characters of the reason why a patch cannot be shown."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,10 @@ class Kept:
     """An artifact and where the person finds it."""
 
     artifact: Artifact
-    path: Path
+    place: Path | str
+    """A path of this machine, or an address."""
+    content: Callable[[], BinaryIO]
+    """Opens it."""
 
 
 def rows(run: Run, tally: Tally, kept: Sequence[Kept]) -> list[tuple[str, str]]:
@@ -67,14 +73,18 @@ def show(file: TextIO, run: Run, tally: Tally, kept: Sequence[Kept], *, colours:
 
 
 def _patch_rows(item: Kept) -> list[tuple[str, str]]:
-    with item.path.open("rb") as file:
-        stat = PatchStat.of(file)
-    rows = [("patch", str(stat))]
-    return [*rows, ("", f"git apply {item.path}")] if stat.files else rows
+    try:
+        with item.content() as file:
+            stat = PatchStat.of(file)
+    except InfrastructureError as exc:
+        return [("patch", one_line(str(exc), MAX_PROBLEM))]
+    fetch = "" if isinstance(item.place, Path) else f"fanfold runs artifacts {item.artifact.run_id} --out . && "
+    use = f"{fetch}git apply {PATCH if fetch else item.place}"
+    return [("patch", str(stat)), *([("", use)] if stat.files else [])]
 
 
 def _artifact_rows(items: Sequence[Kept]) -> list[tuple[str, str]]:
-    shown = [f"{item.path}  {size(item.artifact.size)}" for item in items[:MAX_ARTIFACTS]]
+    shown = [f"{item.place}  {size(item.artifact.size)}" for item in items[:MAX_ARTIFACTS]]
     if len(items) > MAX_ARTIFACTS:
         shown.append(f"and {len(items) - MAX_ARTIFACTS} more")
     return [("artifacts" if number == 0 else "", clean(text)) for number, text in enumerate(shown)]

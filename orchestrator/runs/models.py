@@ -41,6 +41,25 @@ TRANSITIONS: dict[RunStatus, frozenset[RunStatus]] = {
 }
 """The legal steps. A run whose worker died stays `running` and is claimed again."""
 
+
+class AttemptStatus(StrEnum):
+    """How far an attempt is. It is `running`, and then one of the others for good."""
+
+    RUNNING = "running"
+    INTERRUPTED = "interrupted"
+    SUCCESS = "success"
+    ERROR = "error"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    LOST = "lost"
+    """Its worker was silent for so long that another one claimed the run."""
+
+    @property
+    def over(self) -> bool:
+        """Whether the attempt has ended."""
+        return self is not AttemptStatus.RUNNING
+
+
 _EXIT_CODES = {RunStatus.SUCCESS: 0, RunStatus.TIMEOUT: 4, RunStatus.CANCELLED: 130}
 _ERROR_EXIT_CODES: dict[ErrorKind, int] = {"task": 1, "input": 2, "infrastructure": 3}
 
@@ -94,6 +113,45 @@ class Lease:
     token: int
     """Grows with each claim of the run."""
     worker: str
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt at a run: what one worker did with one sandbox."""
+
+    run_id: str
+    number: int
+    """Counts from 1 without gaps."""
+    worker: str
+    status: AttemptStatus
+    started_at: datetime
+    finished_at: datetime | None = None
+    """Of a lost attempt: when its worker was last heard of."""
+    error: RunError | None = None
+    provider: str | None = None
+    """The provider of its sandbox; None when it never had one."""
+    sandbox_id: str | None = None
+    sandbox_seconds: float | None = None
+    """How long it had sandboxes; None until it has ended, and when it was lost."""
+
+
+@dataclass(frozen=True)
+class ModelUsage:
+    """What one agent has used of one model in one attempt."""
+
+    attempt: int
+    agent: str
+    """The name of a subagent; empty for the run's own agent."""
+    model: str
+    """`provider:name`, as far as the model tells."""
+    calls: int
+    input_tokens: int
+    """With what the provider had in its cache or has put there."""
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    cost_micros: int | None
+    """Millionths of a USD; None when the operator has given no price for the model."""
 
 
 @dataclass(frozen=True)

@@ -1,37 +1,38 @@
-"""Opening the record's database: connections as they must be, and a schema that is up to date."""
+"""Opening the record's database: its schema is made, or brought up to date, before anybody uses it."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
-from sqlalchemy.exc import NoSuchModuleError as NoSuchDialect
+from sqlalchemy import Engine, func, inspect, select, text
+from sqlalchemy.exc import SQLAlchemyError
 
-from orchestrator.errors import BadInput, InfrastructureError
+from orchestrator.errors import InfrastructureError
 from orchestrator.locks import file_lock
+from orchestrator.runs.engine import WRITE, make_engine
 
-HEAD = "0001"
+HEAD = "0004"
 """The newest revision in `migrations/versions`."""
-BUSY_TIMEOUT = 10.0
-"""Seconds that a writer waits for another one (SQLite)."""
 UPGRADE_TIMEOUT = 60.0
 """Seconds to wait while another process upgrades the schema."""
-
-WRITE = {"fanfold_write": True}
-"""Execution options of a connection that is going to write."""
+UPGRADE_POLL = 0.05
+"""Seconds between two looks whether it has."""
+UPGRADE_KEY = 0x66616E666F6C64
+"""Number of the server's lock for upgrades (PostgreSQL). Each database has locks of its own."""
 
 
 def open_database(url: str, lock: Path) -> Engine:
-    """An engine for an up-to-date database. `lock` is a file that keeps two upgrades apart.
+    """An engine for an up-to-date database. `lock` is a file that keeps two upgrades apart, where the database is a file.
 
     Raises `BadInput` for an address that makes no sense, `InfrastructureError` when the database cannot be used.
     """
-    engine = _make_engine(url)
+    engine = make_engine(url)
     try:
         if _revision(engine) != HEAD:
-            with file_lock(lock, timeout=UPGRADE_TIMEOUT, why="the database is being upgraded"):
+            with _alone(engine, lock):
                 _upgrade(engine)
     except SQLAlchemyError as exc:
         engine.dispose()
@@ -43,27 +44,22 @@ def open_database(url: str, lock: Path) -> Engine:
     return engine
 
 
-def _make_engine(url: str) -> Engine:
-    try:
-        engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT} if url.startswith("sqlite") else {})
-    except (ArgumentError, NoSuchDialect, ImportError) as exc:
-        raise BadInput(f"FANFOLD_DATABASE_URL cannot be used: {exc}") from exc
+@contextmanager
+def _alone(engine: Engine, lock: Path) -> Iterator[None]:
+    """Hold what keeps two upgrades apart: a file for a database that is one, else a lock of the server."""
+    why = "the database is being upgraded"
     if engine.dialect.name == "sqlite":
-        event.listen(engine, "connect", _prepare_sqlite)
-        event.listen(engine, "begin", _begin_sqlite)
-    return engine
-
-
-def _prepare_sqlite(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # the driver must not begin transactions by itself: `_begin_sqlite` does
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
-        connection.execute(f"PRAGMA {pragma}").close()
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    # A transaction that reads first and then writes would fail when another writer came between: writers begin as writers.
-    writes = connection.get_execution_options().get("fanfold_write", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+        with file_lock(lock, timeout=UPGRADE_TIMEOUT, why=why):
+            yield
+        return
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.detach()  # closing it lets go of the lock, whatever happens
+        deadline = time.monotonic() + UPGRADE_TIMEOUT
+        while not connection.execute(select(func.pg_try_advisory_lock(UPGRADE_KEY))).scalar():
+            if time.monotonic() > deadline:
+                raise InfrastructureError(f"another process holds its lock for over {UPGRADE_TIMEOUT:g} s ({why})")
+            time.sleep(UPGRADE_POLL)
+        yield
 
 
 def _revision(engine: Engine) -> str | None:

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Boolean, Column, DateTime, ForeignKey, Index, Integer, MetaData, String, Table, Text
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
 from sqlalchemy.types import TypeDecorator
 
 metadata = MetaData()
+
+_UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -26,6 +43,17 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC) if value and value.tzinfo is None else value
 
 
+class PlainText(TypeDecorator[str]):
+    """Text from anywhere. PostgreSQL takes no NUL, and no database half a surrogate pair: they become U+FFFD."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Any) -> str | None:
+        """To the database."""
+        return None if value is None else _UNSTORABLE.sub("\ufffd", value)
+
+
 runs = Table(
     "runs",
     metadata,
@@ -37,7 +65,7 @@ runs = Table(
     Column("started_at", UtcDateTime),
     Column("finished_at", UtcDateTime),
     Column("error_kind", String(16)),
-    Column("error_message", Text),
+    Column("error_message", PlainText),
     Column("attempt", Integer, nullable=False),
     Column("cancel_requested", Boolean, nullable=False),
     Column("lease_token", Integer, nullable=False),
@@ -69,6 +97,37 @@ artifacts = Table(
     Column("created_at", UtcDateTime, nullable=False),
 )
 
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("worker", String(200), nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("started_at", UtcDateTime, nullable=False),
+    Column("finished_at", UtcDateTime),
+    Column("error_kind", String(16)),
+    Column("error_message", PlainText),
+    Column("provider", PlainText),
+    Column("sandbox_id", PlainText),
+    Column("sandbox_seconds", Double),
+)
+
+usage = Table(
+    "usage",
+    metadata,
+    Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("attempt", Integer, primary_key=True, autoincrement=False),
+    Column("agent", String(200), primary_key=True),
+    Column("model", String(200), primary_key=True),
+    Column("calls", Integer, nullable=False),
+    Column("input_tokens", BigInteger, nullable=False),
+    Column("output_tokens", BigInteger, nullable=False),
+    Column("cache_read_tokens", BigInteger, nullable=False),
+    Column("cache_write_tokens", BigInteger, nullable=False),
+    Column("cost_micros", BigInteger),
+)
+
 workers = Table(
     "workers",
     metadata,
@@ -79,3 +138,12 @@ workers = Table(
     Column("started_at", UtcDateTime, nullable=False),
     Column("heartbeat_at", UtcDateTime, nullable=False),
 )
+
+installation = Table(
+    "installation",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("leader", String(200)),
+    Column("leads_until", UtcDateTime),
+)
+"""One row, which the migration made."""

@@ -12,22 +12,24 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.errors import InfrastructureError, TaskFailed
+from orchestrator.errors import InfrastructureError, StaleLease, TaskFailed
+from orchestrator.runs.artifacts import ArtifactStore
 from orchestrator.runs.files import RunFolder, Secrets
+from orchestrator.runs.labels import sandbox_labels
 from orchestrator.runs.models import Lease
+from orchestrator.runs.prices import PriceTable
 from orchestrator.runs.store import Store
 from orchestrator.settings import Settings
 from orchestrator.spec import AgentSpec, RunSpec
 from orchestrator.worker.collect import Collector
 from orchestrator.worker.inputs import Inputs, placed_inputs
+from orchestrator.worker.meter import Meter
 from orchestrator.worker.output import LOG_CAP, OutputSink, stream_command
 from orchestrator.worker.recorder import Recorder
 from sandboxes.providers.base import SandboxHandle, SandboxProvider, SandboxSpec
 from sandboxes.providers.registry import get_provider
 from sandboxes.sandbox import CommandSpec, Sandbox
 
-RUN_LABEL = "fanfold.run"
-ATTEMPT_LABEL = "fanfold.attempt"
 DESTROY_TIMEOUT = 60.0
 """Seconds for destroying a sandbox; one that is left is found by its labels."""
 PIECE = 1024 * 1024
@@ -45,6 +47,8 @@ class Assignment:
     lease: Lease
     settings: Settings
     store: Store
+    artifacts: ArtifactStore
+    prices: PriceTable
     recorder: Recorder
 
 
@@ -54,7 +58,8 @@ class Attempt:
     def __init__(self, work: Assignment, number: int) -> None:
         self._work = work
         self._number = number
-        self._collector = Collector(work.spec, work.folder, work.store, work.lease, work.recorder)
+        self._meter = Meter(number, work.prices)
+        self._collector = Collector(work.spec, work.folder, work.store, work.artifacts, work.lease, work.recorder)
 
     async def run(self) -> None:
         """From nothing to an outcome.
@@ -73,6 +78,18 @@ class Attempt:
                     raise failure
         finally:
             await provider.aclose()
+            await self._record_usage()
+
+    async def _record_usage(self) -> None:
+        """Note what was used, however the attempt ended."""
+        work, meter = self._work, self._meter
+        try:
+            seconds = meter.sandbox_seconds
+            await asyncio.to_thread(work.store.record_usage, work.lease, self._number, meter.usage(), seconds)
+        except StaleLease:
+            raise
+        except InfrastructureError as exc:  # the attempt's own outcome matters more
+            work.recorder.log("error", f"what attempt {self._number} used could not be recorded: {exc}")
 
     async def _pursue(self, sandbox: Sandbox) -> TaskFailed | None:
         """Do the task and check it. A failure is handed back, because what it left is still collected."""
@@ -98,19 +115,21 @@ class Attempt:
     @asynccontextmanager
     async def _sandbox(self, provider: SandboxProvider, inputs: Inputs) -> AsyncIterator[Sandbox]:
         """A fresh sandbox that is destroyed afterwards, whatever happens."""
-        work, labels = self._work, {RUN_LABEL: self._work.run_id, ATTEMPT_LABEL: str(self._number)}
+        work = self._work
+        labels = sandbox_labels(await asyncio.to_thread(work.store.installation), work.run_id, self._number)
         spec = self._sandbox_spec(inputs)
         await provider.check(spec)
         handle: SandboxHandle | None = None
-        try:
-            handle = await provider.create(spec, labels)
-            await asyncio.to_thread(work.store.set_sandbox, work.lease, handle.to_json())
-            work.recorder.emit("sandbox.created", {"id": handle.id, "provider": handle.provider})
-            async with await provider.attach(handle) as sandbox:
-                sandbox.mounts = work.spec.closed  # what is hidden is an empty place laid over it: see `placed_inputs`
-                yield sandbox
-        finally:
-            await self._destroy(provider, handle, labels)
+        with self._meter.sandbox():
+            try:
+                handle = await provider.create(spec, labels)
+                await asyncio.to_thread(work.store.set_sandbox, work.lease, handle.to_json())
+                work.recorder.emit("sandbox.created", {"id": handle.id, "provider": handle.provider})
+                async with await provider.attach(handle) as sandbox:
+                    sandbox.mounts = work.spec.closed  # what is hidden is an empty place laid over it: see `placed_inputs`
+                    yield sandbox
+            finally:
+                await self._destroy(provider, handle, labels)
 
     def _sandbox_spec(self, inputs: Inputs) -> SandboxSpec:
         spec = self._work.spec.sandbox_spec()
@@ -185,6 +204,7 @@ class Attempt:
             files=work.folder.path,
             api_key=work.secrets.model_key,
             thread_id=f"{work.run_id}:{self._number}",
+            spent=self._meter.spent,
         )
         for name, content in outcome.artifacts.items():
             await self._collector.keep_bytes(name, content)

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 from orchestrator.errors import BadInput, TaskFailed
 from orchestrator.permissions import below
-from orchestrator.runs.files import RunFolder, TooLarge, one_piece
+from orchestrator.runs.artifacts import ArtifactStore, one_piece
+from orchestrator.runs.files import RunFolder
 from orchestrator.runs.models import Lease
+from orchestrator.runs.spool import TooLarge
 from orchestrator.runs.store import Store
 from orchestrator.spec import RunSpec
 from orchestrator.worker.recorder import Recorder
@@ -32,12 +34,19 @@ FILES_CAP = 1000
 
 
 class Collector:
-    """Keeps artifacts of one attempt. One that cannot be kept becomes a warning in the run's log, never a silent gap."""
+    """Keeps artifacts of one attempt.
 
-    def __init__(self, spec: RunSpec, folder: RunFolder, store: Store, lease: Lease, recorder: Recorder) -> None:
+    One that the sandbox does not give as it should becomes a warning in the run's log, never a silent gap. When the place of
+    the artifacts fails, so does the attempt, with `InfrastructureError`.
+    """
+
+    def __init__(
+        self, spec: RunSpec, folder: RunFolder, store: Store, artifacts: ArtifactStore, lease: Lease, recorder: Recorder
+    ) -> None:
         self._spec = spec
         self._folder = folder
         self._store = store
+        self._artifacts = artifacts
         self._lease = lease
         self._recorder = recorder
         self._left = RUN_CAP
@@ -47,7 +56,7 @@ class Collector:
         limit = min(ARTIFACT_CAP, self._left)
         try:
             redacted = self._recorder.redactor.pieces(content)
-            artifact = await self._folder.keep_artifact(self._lease.run_id, name, redacted, limit=limit)
+            artifact = await self._artifacts.keep(self._lease.run_id, name, redacted, limit=limit)
         except (TooLarge, BadInput) as exc:
             self._recorder.log("warning", str(exc))
             return

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from orchestrator.errors import ErrorKind, FanfoldError, RunCancelled, RunTimedOut
 from orchestrator.runs.models import RunError, RunStatus
@@ -24,6 +25,12 @@ class Outcome:
     def worth_a_retry(self) -> bool:
         """Whether trying again could end otherwise: bad input stays bad, and who cancels wants no more."""
         return self.status is RunStatus.ERROR and self.error is not None and self.error.kind != "input"
+
+    def told_through(self, redact: Callable[[str], str]) -> Outcome:
+        """The same outcome, its message without what `redact` takes out."""
+        if self.error is None:
+            return self
+        return replace(self, error=RunError(self.error.kind, redact(self.error.message)))
 
 
 def _kind_of(exc: s.FanfoldSandboxError) -> ErrorKind:

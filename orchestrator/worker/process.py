@@ -1,4 +1,7 @@
-"""A worker process: Celery takes messages in the main thread, one event loop in another thread executes the runs."""
+"""A worker process: Celery takes messages in the main thread, one event loop in another thread executes the runs.
+
+It brings a controller of its own, so that a worker that is alone needs nobody else.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,9 @@ from dataclasses import replace
 from celery import signals
 
 from orchestrator.broker import Broker
+from orchestrator.controller.control import Controller
 from orchestrator.errors import FanfoldError
-from orchestrator.queue import make_app, send_execute_run
+from orchestrator.queue import make_app
 from orchestrator.runs.models import WorkerInfo
 from orchestrator.runs.schema import open_database
 from orchestrator.runs.store import Store, now
@@ -32,10 +36,8 @@ logger = logging.getLogger(__name__)
 
 HEARTBEAT = 2.0
 """Seconds between two signs of life."""
-RECOVER = 5.0
-"""Seconds between two looks of an idle worker for runs that wait though the queue is empty."""
 IDLE_AFTER = 1.0
-"""Seconds without a run after which a worker has time for other things: such looks, and importing what agent runs need."""
+"""Seconds without a run after which a worker has time for importing what agent runs need."""
 POLL = 0.25
 """Seconds between two looks whether any of this is due."""
 AGENT_MODULE = "orchestrator.agent.run"
@@ -62,7 +64,8 @@ class WorkerProcess:
 
     def __init__(self, settings: Settings, *, concurrency: int, idle_exit: float | None) -> None:
         self._broker = Broker(settings)
-        self._store = Store(open_database(settings.database, settings.home / "database.lock"))
+        engine = open_database(settings.database, settings.home / "database.lock")
+        self._store = Store(engine)
         host, pid, moment = socket.gethostname()[:100], os.getpid(), now()
         self._info = WorkerInfo(f"{host}:{pid}:{secrets.token_hex(3)}", host, pid, concurrency, moment, moment)
         self._idle_exit = idle_exit
@@ -70,6 +73,9 @@ class WorkerProcess:
         self._leaving = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._app = make_app(self._broker.url)
+        self._controller = Controller(
+            engine, self._app, name=self._info.id, home=settings.home, ensure_broker=self._broker.ensure
+        )
         register(self._app, Runner(settings, self._store, self._info.id), self._loop, self._activity)
 
     def run(self) -> None:
@@ -83,9 +89,11 @@ class WorkerProcess:
             self._broker.ensure(surely=True)
             for thread in threads:
                 thread.start()
+            self._controller.start()
             self._consume()
         finally:
             self._leave()
+            self._controller.stop()
             self._stop_loop()
             for thread in threads:
                 if thread.is_alive():
@@ -120,13 +128,8 @@ class WorkerProcess:
         with suppress(FanfoldError):  # the record is away: our last sign of life will grow old
             self._store.worker_gone(self._info.id)
 
-    def _nudge_unclaimed(self) -> None:
-        """Put runs on the queue that wait for a worker: the queue may have been lost, another worker may have died."""
-        for run_id in self._store.unclaimed():
-            send_execute_run(self._app, run_id)
-
     def _show_life(self) -> None:
-        beat, recover, warm_up = _Every(HEARTBEAT), _Every(RECOVER), _Every(math.inf)
+        beat, warm_up = _Every(HEARTBEAT), _Every(math.inf)
         while not self._leaving.wait(POLL):
             idle = self._activity.idle_seconds
             try:
@@ -134,8 +137,6 @@ class WorkerProcess:
                     self._beat()
                 if idle > IDLE_AFTER and warm_up.is_due():
                     threading.Thread(target=_warm_up, name="warm-up", daemon=True).start()
-                if idle > IDLE_AFTER and recover.is_due():
-                    self._nudge_unclaimed()
                 if self._idle_exit is not None and idle > self._idle_exit and self._may_leave():
                     os.kill(os.getpid(), signal.SIGTERM)
                     return
@@ -152,7 +153,6 @@ class WorkerProcess:
         if not self._store.unclaimed():
             return True
         self._beat()
-        self._nudge_unclaimed()
         return False
 
     def _stop_loop(self) -> None:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import timedelta
 from typing import Any
 
-from orchestrator.errors import InfrastructureError, RunNotFound, RunTimedOut, StaleLease
+from orchestrator.errors import InfrastructureError, RunTimedOut, StaleLease
+from orchestrator.runs.artifacts import ArtifactStore
 from orchestrator.runs.files import RunFolder
-from orchestrator.runs.models import Lease, Run, RunStatus
-from orchestrator.runs.store import LEASE_TTL, Store, now
+from orchestrator.runs.history import history
+from orchestrator.runs.labels import RUN_LABEL
+from orchestrator.runs.leases import MAX_CLAIMS
+from orchestrator.runs.models import Lease, Run
+from orchestrator.runs.prices import load_prices
+from orchestrator.runs.store import Store, now
 from orchestrator.settings import Settings
 from orchestrator.spec import RunSpec
-from orchestrator.worker.attempt import DESTROY_TIMEOUT, RUN_LABEL, Assignment, Attempt, provider_for
+from orchestrator.worker.attempt import DESTROY_TIMEOUT, Assignment, Attempt, provider_for
 from orchestrator.worker.outcome import SUCCESS, Outcome, outcome_of
 from orchestrator.worker.recorder import Recorder
 from orchestrator.worker.redact import Redactor
@@ -24,9 +28,6 @@ logger = logging.getLogger(__name__)
 STOP_TIMEOUT = DESTROY_TIMEOUT + 15.0
 """Seconds that a stopped attempt has for killing its command and destroying its sandbox."""
 
-MAX_CLAIMS = 5
-"""How many workers may die of one run before it is given up."""
-
 
 class Runner:
     """Executes runs, as many at once as it is asked to, on one event loop."""
@@ -35,15 +36,16 @@ class Runner:
         self._settings = settings
         self._store = store
         self._worker_id = worker_id
+        self._prices = load_prices(settings.prices)
+        self._artifacts = ArtifactStore(settings.artifacts, settings.spool_dir)
+        self._artifacts.check(store.installation())
 
-    async def execute(self, run_id: str) -> float | None:
-        """Execute a run, unless another worker has it or it has ended.
-
-        Returns in how many seconds somebody should look again: when the worker that has it may be dead by then.
-        """
+    async def execute(self, run_id: str) -> None:
+        """Execute a run, unless another worker has it or it has ended."""
         lease = await asyncio.to_thread(self._store.claim, run_id, self._worker_id)
         if lease is None:
-            return await asyncio.to_thread(self._look_again, run_id)
+            logger.info("%s: has ended, or another worker has it", run_id)
+            return
         run = await asyncio.to_thread(self._store.get, run_id)
         folder = RunFolder.of(self._settings.runs_dir, run_id)
         logger.info("%s: begins, lease %d", run_id, lease.token)
@@ -52,26 +54,14 @@ class Runner:
             await asyncio.to_thread(self._store.finish, lease, outcome.status, outcome.error)
         except StaleLease as exc:
             logger.warning("%s", exc)
-            return None
+            return
         folder.forget_secrets()
         logger.info("%s: %s", run_id, outcome.status)
-        return None
-
-    def _look_again(self, run_id: str) -> float | None:
-        try:
-            run = self._store.get(run_id)
-        except RunNotFound:
-            logger.warning("%s: was on the queue, but is not in the record", run_id)
-            return None
-        if run.status is not RunStatus.RUNNING or run.heartbeat_at is None:
-            return None
-        left = run.heartbeat_at + timedelta(seconds=LEASE_TTL) - now()
-        return max(1.0, left.total_seconds())
 
     async def _outcome(self, run: Run, lease: Lease, folder: RunFolder) -> Outcome:
         """How the run ended, whatever happened. Raises `StaleLease` when another worker took it over."""
         if lease.token > MAX_CLAIMS:
-            return outcome_of(InfrastructureError(f"the workers of this run died {MAX_CLAIMS} times; it is given up"))
+            return outcome_of(InfrastructureError(await asyncio.to_thread(self._given_up, run.id)))
         try:
             return await self._execute_claimed(run, lease, folder)
         except StaleLease:
@@ -80,6 +70,10 @@ class Runner:
             logger.exception("%s: failed outside of its attempts", run.id)
             return outcome_of(exc)
 
+    def _given_up(self, run_id: str) -> str:
+        past = history(self._store.attempts(run_id))
+        return f"the workers of this run died {MAX_CLAIMS} times; it is given up\n{past}"
+
     async def _execute_claimed(self, run: Run, lease: Lease, folder: RunFolder) -> Outcome:
         secrets = folder.read_secrets()
         redactor = Redactor(secrets.values)
@@ -87,16 +81,15 @@ class Runner:
         watch = Watch(self._store, lease)
         try:
             spec = RunSpec.model_validate(run.spec)
-            work = Assignment(run.id, spec, folder, secrets, lease, self._settings, self._store, recorder)
+            work = Assignment(
+                run.id, spec, folder, secrets, lease, self._settings, self._store, self._artifacts, self._prices, recorder
+            )
             await self._remove_leftovers(run, spec, recorder)
             outcome = await self._supervise(work, run, watch)
         finally:
             await watch.close()
             await recorder.close()
-        if outcome.error is None:
-            return outcome
-        error = type(outcome.error)(outcome.error.kind, redactor.text(outcome.error.message))
-        return Outcome(outcome.status, error)
+        return outcome.told_through(redactor.text)
 
     async def _supervise(self, work: Assignment, run: Run, watch: Watch) -> Outcome:
         """Run the attempts until they end, time is up, or somebody asks for the end."""
@@ -122,13 +115,13 @@ class Runner:
         """Try, and try again as often as the spec allows."""
         left = work.spec.retries
         while True:
-            outcome = await self._attempt(work, number)
-            if not outcome.worth_a_retry or not left:
+            outcome = (await self._attempt(work, number)).told_through(work.recorder.redactor.text)
+            if outcome.error is None or not outcome.worth_a_retry or not left:
                 return outcome
-            reason = outcome.error.message if outcome.error else outcome.status
+            reason = outcome.error.message
             work.recorder.log("warning", f"attempt {number} failed: {reason}; trying again, {left} more at most")
             left -= 1
-            number = await asyncio.to_thread(self._store.next_attempt, work.lease)
+            number = await asyncio.to_thread(self._store.next_attempt, work.lease, outcome.error)
 
     async def _attempt(self, work: Assignment, number: int) -> Outcome:
         try:

@@ -8,7 +8,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from orchestrator.queue import EXECUTE_RUN, send_execute_run
+from orchestrator.queue import EXECUTE_RUN
 from orchestrator.worker.runner import Runner
 
 if TYPE_CHECKING:
@@ -46,8 +46,6 @@ def register(app: Celery, runner: Runner, loop: asyncio.AbstractEventLoop, activ
 
     def execute_run(run_id: str) -> None:
         with activity:
-            again = asyncio.run_coroutine_threadsafe(runner.execute(str(run_id)), loop).result()
-        if again is not None:
-            send_execute_run(app, run_id, delay=again)
+            asyncio.run_coroutine_threadsafe(runner.execute(str(run_id)), loop).result()
 
     app.task(name=EXECUTE_RUN)(execute_run)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 
 from orchestrator.errors import InfrastructureError, RunCancelled, StaleLease
+from orchestrator.runs.leases import LEASE_TTL
 from orchestrator.runs.models import Lease
-from orchestrator.runs.store import LEASE_TTL, Store
+from orchestrator.runs.store import Store
 
 logger = logging.getLogger(__name__)
 
@@ -17,18 +19,19 @@ CANCEL_POLL = 0.2
 HEARTBEAT = 1.0
 """Seconds between two heartbeats."""
 
-StopReason = RunCancelled | StaleLease | InfrastructureError
+StopReason = RunCancelled | StaleLease
 
 
 class Watch:
     """Beats until it is closed, also while a stopped run is cleaned up: a lease must not run out under that."""
 
-    def __init__(self, store: Store, lease: Lease) -> None:
+    def __init__(self, store: Store, lease: Lease, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.stopped: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
         """Done when the run has to stop: why."""
         self._store = store
         self._lease = lease
-        self._beaten = time.monotonic()
+        self._clock = clock
+        self._beaten = clock()
         self._task = asyncio.create_task(self._beat_on())
 
     async def close(self) -> None:
@@ -47,16 +50,16 @@ class Watch:
             except InfrastructureError as exc:
                 # The record may be away for a moment; without it for as long as a lease lasts, the run is not ours any more.
                 logger.warning("%s: no heartbeat: %s", self._lease.run_id, exc)
-                if time.monotonic() - self._beaten > LEASE_TTL:
-                    self._stop(exc)
+                if self._clock() - self._beaten > LEASE_TTL:
+                    self._stop(StaleLease(f"run {self._lease.run_id}: no heartbeat reached the record for {LEASE_TTL:g} s"))
             await asyncio.sleep(CANCEL_POLL)
 
     async def _beat(self) -> None:
-        if time.monotonic() - self._beaten < HEARTBEAT:
+        if self._clock() - self._beaten < HEARTBEAT:
             cancelled = await asyncio.to_thread(self._store.cancel_requested, self._lease.run_id)
         else:
             cancelled = await asyncio.to_thread(self._store.heartbeat, self._lease)
-            self._beaten = time.monotonic()
+            self._beaten = self._clock()
         if cancelled:
             self._stop(RunCancelled(f"run {self._lease.run_id} was cancelled"))
 

@@ -24,7 +24,9 @@ def test_a_detached_run_is_listed_followed_shown_and_its_log_kept(fanfold: Any, 
     assert f"run        {run}\n" in shown.stdout
     assert "does       echo hello; exit 3\n" in shown.stdout
     assert "exit code 3" in shown.stdout
-    assert document["attempts"][0]["attempt"] == 1
+    (attempt,) = document["attempts"]
+    assert (attempt["attempt"], attempt["status"], attempt["provider"]) == (1, "error", "local")
+    assert attempt["error"] == document["run"]["error"]
     assert fanfold("runs", "logs", run).stdout == followed.stdout
 
 
@@ -99,3 +101,25 @@ def test_a_worker_started_by_hand_leaves_when_it_is_idle(fanfold: Any) -> None:
     done = fanfold("worker", "--idle-exit", "0.2", "--concurrency", "1")
 
     assert done.returncode == 0, done.stderr
+
+
+def test_runs_that_ended_are_pruned_but_the_last_ones(fanfold: Any, task: Task) -> None:
+    for name in ("one", "two", "three"):
+        fanfold("run", task(f"name: {name}\ncommand: 'true'"))
+    before = {run["id"]: run for run in json.loads(fanfold("runs", "ls", "-n", "1000", "-o", "json").stdout)}
+
+    planned = json.loads(fanfold("runs", "prune", "--keep", "1", "--dry-run", "-o", "json").stdout)
+    untouched = json.loads(fanfold("runs", "ls", "-n", "1000", "-o", "json").stdout)
+    done = fanfold("runs", "prune", "--keep", "1")
+    left = json.loads(fanfold("runs", "ls", "-n", "1000", "-o", "json").stdout)
+
+    assert (set(planned["runs"]), planned["removed"]) == (set(before) - {left[0]["id"]}, False)
+    assert {run["id"] for run in untouched} == set(before)
+    assert done.stdout.splitlines()[-1] == f"{len(before) - 1} runs removed"
+    assert [run["name"] for run in left] == ["three"]
+    assert fanfold("runs", "show", planned["runs"][0]).returncode == 2
+
+
+def test_pruning_without_a_bound_or_with_a_wrong_one_is_refused(fanfold: Any) -> None:
+    assert "all but the last ones" in fanfold("runs", "prune").stderr
+    assert "is not a duration" in fanfold("runs", "prune", "--older-than", "soon").stderr

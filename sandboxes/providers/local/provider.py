@@ -112,8 +112,9 @@ class LocalProvider(SandboxProvider):
 
     def _start(self, spec: SandboxSpec, handle: SandboxHandle) -> None:
         layout = jail.Layout(self._folder(handle.id))
+        layout.folder.mkdir(parents=True)
+        (layout / "handle.json").write_text(json.dumps(handle.to_json()))  # first: `find` knows a half-made sandbox by it
         layout.make(self._owner)
-        (layout / "handle.json").write_text(json.dumps(handle.to_json()))
         uid, gid = jail.numeric_user(spec)
         jail.write_etc(layout, uid, gid)
         skeleton = system.skeleton(self._shared, self._owner) if spec.system == "overlay" and not spec.rootfs else None

@@ -8,7 +8,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -41,7 +41,8 @@ def running(pid: int) -> bool:
 def stop_workers(service: Service) -> None:
     """Stop the workers of this home, and the broker with the last of them."""
     for worker in service.workers():
-        os.kill(worker.pid, signal.SIGTERM)
+        with suppress(ProcessLookupError):  # a test has killed it
+            os.kill(worker.pid, signal.SIGTERM)
         wait_until(lambda pid=worker.pid: not running(pid), f"worker {worker.pid} has ended")
 
 

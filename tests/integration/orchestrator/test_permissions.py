@@ -44,7 +44,7 @@ class Done:
         self.run = run
         self.results = {e.data["id"]: e.data["text"] for e in events if e.type == "tool.result"}
         self.said = "".join(e.data["text"] for e in events if e.type == "verify.output")
-        self.artifacts = {a.name: service.artifact_path(run.id, a.name).read_bytes() for a in service.artifacts(run.id)}
+        self.artifacts = {a.name: service.open_artifact(run.id, a.name).read() for a in service.artifacts(run.id)}
 
 
 def run(service: Service, base: Path, sandbox: dict[str, Any], calls: dict[str, Any], **spec: Any) -> Done:

@@ -25,7 +25,7 @@ class Finished:
     def __init__(self, service: Service, run: Run, events: list[Event]) -> None:
         self.run, self.events = run, events
         self.types = [event.type for event in events]
-        self.artifacts = {a.name: service.artifact_path(run.id, a.name).read_bytes() for a in service.artifacts(run.id)}
+        self.artifacts = {a.name: service.open_artifact(run.id, a.name).read() for a in service.artifacts(run.id)}
 
     def text(self, kind: str = "command.output", stream: str | None = None) -> str:
         wanted = [e for e in self.events if e.type == kind and stream in (None, e.data.get("stream"))]
@@ -219,7 +219,7 @@ def test_runs_are_found_by_a_unique_prefix(execute, service: Service) -> None:
     with pytest.raises(RunNotFound, match="there is no run 'zzz'"):
         service.get("zzz")
     with pytest.raises(BadInput, match="has no artifact 'x'"):
-        service.artifact_path(run.id, "x")
+        service.open_artifact(run.id, "x")
 
 
 def test_nothing_of_the_workers_environment_reaches_a_sandbox(execute) -> None:

@@ -39,7 +39,7 @@ def test_a_granted_secret_is_kept_in_a_private_file_only(folder: RunFolder, base
     assert (folder.path / "secrets.json").stat().st_mode & 0o777 == 0o600
     folder.forget_secrets()
     assert folder.read_secrets().values == []
-    assert [path.name for path in folder.path.iterdir()] == ["artifacts"]
+    assert [path.name for path in folder.path.iterdir()] == []
 
 
 def test_a_secret_that_was_not_granted_is_refused_though_it_is_set(folder: RunFolder, base: Path) -> None:

@@ -36,6 +36,12 @@ def test_values_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings.allowed_secrets == {"A_KEY", "B_KEY"}
 
 
+def test_artifacts_are_in_the_home_unless_they_are_put_elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert load_settings().artifacts == str(tmp_path / "state" / "home" / "artifacts")
+    monkeypatch.setenv("FANFOLD_ARTIFACTS_URL", "s3://bucket/prefix")
+    assert load_settings().artifacts == "s3://bucket/prefix"
+
+
 def test_a_variable_that_is_not_known_is_refused_with_a_suggestion(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FANFOLD_REDIS_ULR", "redis://nowhere")
     with pytest.raises(BadInput, match="FANFOLD_REDIS_ULR is not known; did you mean 'FANFOLD_REDIS_URL'"):

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 from orchestrator.cli import summary
-from orchestrator.cli.show import attempts, show_run
+from orchestrator.cli.show import show_run
 from orchestrator.cli.summary import Kept
 from orchestrator.cli.table import columns
 from orchestrator.cli.tally import Tally
-from orchestrator.runs.models import Artifact, Event, Run, RunError
+from orchestrator.errors import InfrastructureError
+from orchestrator.runs.models import Artifact, Attempt, AttemptStatus, ModelUsage, Run, RunError
 
 
 def kept(tmp_path: Path, name: str, content: bytes) -> Kept:
     path = tmp_path / name
     path.write_bytes(content)
-    return Kept(Artifact("run-0123456789ab", name, len(content), "", datetime.now(UTC)), path)
+    return Kept(Artifact("run-0123456789ab", name, len(content), "", datetime.now(UTC)), path, partial(path.open, "rb"))
 
 
 def test_columns_are_aligned_and_nothing_is_cut() -> None:
@@ -29,14 +33,21 @@ def test_statuses_are_coloured_on_a_terminal() -> None:
     assert "\x1b[31merror" in columns([("S",), ("error",)], colours=True)
 
 
-def test_a_run_is_shown_with_its_attempts_and_artifacts(
-    tmp_path: Path, a_run: Callable[..., Run], event: Callable[..., Event]
-) -> None:
+def test_a_run_is_shown_with_its_attempts_and_artifacts(tmp_path: Path, a_run: Callable[..., Run]) -> None:
     run = a_run("error", RunError("task", "the command ended with exit code 2\nsecond line"))
-    events = [event("run.started", attempt=1, worker="here"), event("run.started", attempt=2, worker="there")]
+    began = run.created_at
+    attempts = [
+        Attempt(run.id, 1, "here", AttemptStatus.LOST, began, began + timedelta(seconds=2), sandbox_seconds=1.5),
+        Attempt(run.id, 2, "there", AttemptStatus.ERROR, began, began + timedelta(seconds=1), RunError("task", "no\nluck")),
+    ]
+    usage = [
+        ModelUsage(1, "", "anthropic:claude", 2, 1000, 20, 300, 0, 1500),
+        ModelUsage(2, "", "anthropic:claude", 1, 500, 10, 0, 0, 500),
+        ModelUsage(2, "finder", "fake", 1, 7, 3, 0, 0, None),
+    ]
     file = io.StringIO()
 
-    show_run(file, run, events, [kept(tmp_path, "command.log", b"x" * 2048)])
+    show_run(file, run, attempts, usage, [], [kept(tmp_path, "command.log", b"x" * 2048)])
 
     shown = file.getvalue()
     assert "status     error\n" in shown
@@ -44,7 +55,11 @@ def test_a_run_is_shown_with_its_attempts_and_artifacts(
     assert "does       make test\n" in shown
     assert "took 3.0 s\n" in shown
     assert f"artifacts  {tmp_path / 'command.log'}  2.0 KiB\n" in shown
-    assert [one["worker"] for one in attempts(events)] == ["here", "there"]
+    assert " on here, lost after 2.0 s\n           2 at " in shown
+    assert " on there, error after 1.0 s: no luck\n" in shown
+    assert "used       agent, anthropic:claude: 3 calls, 1,500 tokens in (300 from the cache), 30 out\n" in shown
+    assert "           finder, fake: 1 call, 7 tokens in, 3 out\n" in shown
+    assert "           1.5 s of a sandbox\n           $0.0020, without the models that have no price\n" in shown
 
 
 def test_the_summary_says_how_to_apply_the_patch(tmp_path: Path, a_run: Callable[..., Run]) -> None:
@@ -56,8 +71,28 @@ def test_the_summary_says_how_to_apply_the_patch(tmp_path: Path, a_run: Callable
     assert file.getvalue() == (
         "\nsuccess  mend in 3.0 s\n"
         "  patch      1 file changed, 1 line added, 1 removed\n"
-        f"             git apply {patch.path}\n"
+        f"             git apply {patch.place}\n"
     )
+
+
+def test_a_patch_in_a_bucket_is_fetched_before_it_is_applied(tmp_path: Path, a_run: Callable[..., Run]) -> None:
+    local = kept(tmp_path, "patch.diff", b"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n")
+
+    rows = summary.rows(a_run(), Tally(), [replace(local, place="s3://bucket/ab/cd")])
+
+    assert rows[-1] == ("", "fanfold runs artifacts run-0123456789ab --out . && git apply patch.diff")
+
+
+def test_a_patch_that_cannot_be_read_does_not_hide_the_rest(tmp_path: Path, a_run: Callable[..., Run]) -> None:
+    def fail() -> BinaryIO:
+        raise InfrastructureError("artifacts at s3://bucket: access was refused")
+
+    patch = replace(kept(tmp_path, "patch.diff", b""), content=fail)
+
+    rows = summary.rows(a_run(), Tally(), [patch, kept(tmp_path, "a.log", b"x")])
+
+    assert ("patch", "artifacts at s3://bucket: access was refused") in rows
+    assert rows[-1][0] == "artifacts"
 
 
 def test_a_failure_says_what_to_look_at_next(a_run: Callable[..., Run]) -> None:

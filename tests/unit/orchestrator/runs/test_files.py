@@ -1,48 +1,41 @@
-"""A run's folder keeps artifacts under names that harm nobody."""
+"""A run's folder is for this user only, and its secrets show nowhere."""
 
 from __future__ import annotations
 
-import hashlib
+import stat
+from datetime import UTC, datetime
 from pathlib import Path
 
-import pytest
+from orchestrator.runs.files import RunFolder, Secrets
+from orchestrator.runs.models import Artifact
 
-from orchestrator.errors import BadInput
-from orchestrator.runs.files import RunFolder, Secrets, TooLarge, check_artifact_name, one_piece
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> RunFolder:
-    made = RunFolder.of(tmp_path, "run-1")
-    made.create()
-    return made
+ARTIFACT = Artifact("run-1", "a", 3, "ab" * 32, datetime.now(UTC))
 
 
-async def test_content_is_kept_under_its_hash(folder: RunFolder) -> None:
-    artifact = await folder.keep_artifact("run-1", "files/a b.txt", one_piece(b"content"), limit=10)
-    assert (artifact.size, artifact.sha256) == (7, hashlib.sha256(b"content").hexdigest())
-    assert folder.artifact_path(artifact).read_bytes() == b"content"
+def test_the_folder_is_for_this_user_only(tmp_path: Path) -> None:
+    folder = RunFolder.of(tmp_path / "runs", "run-1")
+    folder.create()
+    assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
 
 
-async def test_content_over_the_limit_leaves_nothing(folder: RunFolder) -> None:
-    with pytest.raises(TooLarge, match="'a' is larger than 3 bytes"):
-        await folder.keep_artifact("run-1", "a", one_piece(b"content"), limit=3)
-    assert list((folder.path / "artifacts").iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["", "/a", "../a", "a/../b", "a//b", "./a", "a/", "a\nb", "a\x1b[31m", "\udc80", "a\\b", "x" * 256, "a/" * 600 + "a"],
-)
-def test_a_name_that_could_harm_is_refused(name: str) -> None:
-    with pytest.raises(BadInput, match="cannot be the name of an artifact"):
-        check_artifact_name(name)
-
-
-@pytest.mark.parametrize("name", ["patch.diff", "files/reports/unit tests.xml", "-rf", "ünïcode", "..a", "a..b"])
-def test_a_plain_name_is_fine(name: str) -> None:
-    check_artifact_name(name)
+def test_secrets_are_kept_until_they_are_forgotten(tmp_path: Path) -> None:
+    folder = RunFolder.of(tmp_path, "run-1")
+    folder.create()
+    folder.write_secrets(Secrets({"A": "hunter2"}, "key"))
+    assert folder.read_secrets() == Secrets({"A": "hunter2"}, "key")
+    folder.forget_secrets()
+    assert folder.read_secrets() == Secrets()
 
 
 def test_the_representation_of_secrets_shows_none() -> None:
     assert "hunter2" not in repr(Secrets({"A": "hunter2"}, "hunter2"))
+
+
+def test_an_artifact_of_the_first_version_is_in_the_folder(tmp_path: Path) -> None:
+    folder = RunFolder.of(tmp_path, "run-1")
+    folder.create()
+    assert folder.earlier_artifact(ARTIFACT) is None
+    path = folder.path / "artifacts" / ARTIFACT.sha256
+    path.parent.mkdir()
+    path.write_bytes(b"old")
+    assert folder.earlier_artifact(ARTIFACT) == path

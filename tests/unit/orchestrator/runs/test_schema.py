@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import text
+from sqlalchemy import Engine, func, select, text
 
 from orchestrator.errors import BadInput, InfrastructureError
 from orchestrator.runs import schema
-from orchestrator.runs.schema import HEAD, WRITE, open_database
+from orchestrator.runs.engine import WRITE, make_engine
+from orchestrator.runs.schema import HEAD, UPGRADE_KEY, open_database
 from orchestrator.runs.tables import metadata
 
 MIGRATIONS = Path(schema.__file__).parent / "migrations"
@@ -33,7 +37,8 @@ def test_the_migrations_make_the_tables_that_the_code_uses(database: str, tmp_pa
     engine.dispose()
 
 
-def test_an_up_to_date_database_opens_fast_and_without_alembic(database: str, tmp_path: Path) -> None:
+def test_an_up_to_date_database_opens_fast_and_without_alembic(tmp_path: Path) -> None:
+    database = f"sqlite:///{tmp_path / 'fanfold.db'}"
     open_database(database, tmp_path / "lock").dispose()
     script = (
         "import sys, time\nfrom pathlib import Path\nfrom orchestrator.runs.schema import open_database\n"
@@ -87,13 +92,40 @@ def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 
 def test_waiting_for_an_upgrade_has_a_deadline(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import fcntl
-
     monkeypatch.setattr(schema, "UPGRADE_TIMEOUT", 0.1)
-    holder = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
-    fcntl.flock(holder, fcntl.LOCK_EX)
     began = time.monotonic()
-    with pytest.raises(InfrastructureError, match="another process holds this lock"):
+    with upgrading(make_engine(database), tmp_path / "lock"), pytest.raises(InfrastructureError, match="is being upgraded"):
         open_database(database, tmp_path / "lock")
-    os.close(holder)
     assert time.monotonic() - began < 5
+    open_database(database, tmp_path / "lock").dispose()
+
+
+@contextmanager
+def upgrading(engine: Engine, lock: Path) -> Iterator[None]:
+    """Hold what another process holds while it upgrades this database."""
+    holder = os.open(lock, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    try:
+        with engine.connect() as connection:
+            if engine.dialect.name == "postgresql":
+                connection.execute(select(func.pg_advisory_lock(UPGRADE_KEY)))
+            yield
+            connection.invalidate()
+    finally:
+        os.close(holder)
+        engine.dispose()
+
+
+@pytest.mark.parametrize("prefix", ["postgres", "postgresql", "postgresql+psycopg"])
+def test_an_address_of_postgresql_is_taken_however_it_is_written(prefix: str) -> None:
+    assert make_engine(f"{prefix}://me@nowhere/x").dialect.driver == "psycopg"
+
+
+def test_a_database_that_is_neither_of_the_two_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="FANFOLD_DATABASE_URL"):
+        open_database("mysql://x/y", tmp_path / "lock")
+
+
+def test_a_server_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InfrastructureError, match="cannot be used"):
+        open_database(f"postgresql://me@/x?host={tmp_path}", tmp_path / "lock")

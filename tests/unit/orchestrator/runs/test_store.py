@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import IllegalTransition, RunNotFound, StaleLease
-from orchestrator.runs import store as store_module
+from orchestrator.runs.leases import LEASE_TTL
 from orchestrator.runs.models import TRANSITIONS, Artifact, Lease, NewEvent, RunError, RunStatus, WorkerInfo
-from orchestrator.runs.store import LEASE_TTL, Store, now
+from orchestrator.runs.store import WORKER_TTL, Store, now
 
 
 def event(text: str) -> NewEvent:
@@ -26,17 +26,6 @@ def claimed(store: Store, run_id: str = "run-a", worker: str = "w1") -> Lease:
     lease = store.claim(run_id, worker)
     assert lease is not None
     return lease
-
-
-@pytest.fixture
-def later(monkeypatch: pytest.MonkeyPatch):
-    """Let time pass, for the store."""
-
-    def pass_time(seconds: float) -> None:
-        moment = store_module.now() + timedelta(seconds=seconds)
-        monkeypatch.setattr(store_module, "now", lambda: moment)
-
-    return pass_time
 
 
 def test_a_run_lives_from_pending_to_success(store: Store) -> None:
@@ -55,19 +44,19 @@ def test_a_run_lives_from_pending_to_success(store: Store) -> None:
     assert [e.seq for e in store.events("run-a", after=1, limit=1)] == [2]
 
 
-def test_a_claimed_run_cannot_be_claimed_while_its_worker_lives(store: Store, later) -> None:
+def test_a_claimed_run_cannot_be_claimed_while_its_worker_lives(store: Store, clock) -> None:
     lease = claimed(store)
     assert store.claim("run-a", "w2") is None
-    later(LEASE_TTL - 1)
+    clock.advance(LEASE_TTL - 1)
     store.heartbeat(lease)
-    later(LEASE_TTL - 1)
+    clock.advance(LEASE_TTL - 1)
     assert store.claim("run-a", "w2") is None
 
 
-def test_the_run_of_a_silent_worker_is_claimed_again_and_the_old_lease_is_refused(store: Store, later) -> None:
+def test_the_run_of_a_silent_worker_is_claimed_again_and_the_old_lease_is_refused(store: Store, clock) -> None:
     old = claimed(store)
     assert store.unclaimed() == []
-    later(LEASE_TTL + 1)
+    clock.advance(LEASE_TTL + 1)
     assert store.unclaimed() == ["run-a"]
     new = store.claim("run-a", "w2")
     assert new is not None
@@ -79,7 +68,7 @@ def test_the_run_of_a_silent_worker_is_claimed_again_and_the_old_lease_is_refuse
         lambda: store.append(old, [event("late")]),
         lambda: store.heartbeat(old),
         lambda: store.set_sandbox(old, {}),
-        lambda: store.next_attempt(old),
+        lambda: store.next_attempt(old, RunError("task", "late")),
         lambda: store.add_artifact(old, artifact),
         lambda: store.finish(old, RunStatus.SUCCESS),
     ):
@@ -143,7 +132,7 @@ def test_only_a_pending_run_is_given_up(store: Store) -> None:
 
 def test_attempts_and_the_sandbox_are_noted(store: Store) -> None:
     lease = claimed(store)
-    assert store.next_attempt(lease) == 2
+    assert store.next_attempt(lease, RunError("task", "no")) == 2
     store.set_sandbox(lease, {"id": "sbx-1"})
     assert store.get("run-a").sandbox == {"id": "sbx-1"}
     assert store.finish(lease, RunStatus.SUCCESS).sandbox is None
@@ -175,12 +164,12 @@ def test_text_of_any_kind_survives(store: Store) -> None:
     assert store.events("run-a")[0].data["text"] == text
 
 
-def test_workers_come_and_go(store: Store, later) -> None:
+def test_workers_come_and_go(store: Store, clock) -> None:
     moment = now()
     store.worker_alive(WorkerInfo("w1", "host", 1, 4, moment, moment))
-    store.worker_alive(WorkerInfo("w2", "host", 2, 4, moment + timedelta(seconds=1), moment + timedelta(seconds=LEASE_TTL)))
+    store.worker_alive(WorkerInfo("w2", "host", 2, 4, moment + timedelta(seconds=1), moment + timedelta(seconds=WORKER_TTL)))
     assert [worker.id for worker in store.workers()] == ["w1", "w2"]
-    later(LEASE_TTL + 1)
+    clock.advance(WORKER_TTL + 1)
     assert [worker.id for worker in store.workers()] == ["w2"]
     store.worker_gone("w2")
     assert store.workers() == []

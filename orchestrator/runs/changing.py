@@ -1,0 +1,68 @@
+"""The steps of which the store's writes are made. Each runs in the transaction of its caller."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, insert, update
+
+from orchestrator.errors import IllegalTransition, StaleLease
+from orchestrator.runs import tables as t
+from orchestrator.runs.models import TRANSITIONS, AttemptStatus, Lease, NewEvent, Run, RunError, RunStatus
+
+
+def change_held(connection: Connection, lease: Lease, values: dict[str, Any]) -> Row[Any]:
+    """Change a run under its lease; the row as it is then. This is where a stale worker is refused."""
+    c = t.runs.c
+    condition = (c.id == lease.run_id, c.lease_token == lease.token, c.status == RunStatus.RUNNING.value)
+    row = connection.execute(update(t.runs).where(*condition).values(values).returning(t.runs)).one_or_none()
+    if row is None:
+        raise StaleLease(f"run {lease.run_id}: the lease {lease.token} of {lease.worker} is over")
+    return row
+
+
+def end_run(connection: Connection, run: Run, status: RunStatus, error: RunError | None, moment: datetime) -> None:
+    """End a run that the transaction has locked, and the attempt at it that runs. Raises `IllegalTransition`."""
+    if not status.terminal or status not in TRANSITIONS[run.status]:
+        raise IllegalTransition(f"run {run.id} is {run.status}: it cannot end as {status}")
+    values = {
+        "status": status.value,
+        "finished_at": moment,
+        **_error_values(error),
+        "sandbox": None,
+        "last_seq": t.runs.c.last_seq + 1,
+    }
+    statement = update(t.runs).where(t.runs.c.id == run.id).values(values).returning(t.runs.c.last_seq)
+    last = connection.execute(statement).scalar_one()
+    end_attempt(connection, run.id, AttemptStatus(status.value), error, moment)
+    data = {"status": status.value, "error": {"kind": error.kind, "message": error.message} if error else None}
+    insert_events(connection, run.id, last, [NewEvent("run.finished", data, moment)])
+
+
+def begin_attempt(connection: Connection, run_id: str, number: int, worker: str, moment: datetime) -> None:
+    """Record that an attempt begins."""
+    values = {"run_id": run_id, "number": number, "worker": worker, "status": AttemptStatus.RUNNING.value}
+    connection.execute(insert(t.attempts).values(**values, started_at=moment))
+
+
+def end_attempt(
+    connection: Connection, run_id: str, status: AttemptStatus, error: RunError | None, moment: datetime
+) -> None:
+    """Record how the attempt ended that runs; nothing when none does."""
+    c = t.attempts.c
+    values = {"status": status.value, "finished_at": moment, **_error_values(error)}
+    open_one = (c.run_id == run_id, c.status == AttemptStatus.RUNNING.value)
+    connection.execute(update(t.attempts).where(*open_one).values(values))
+
+
+def insert_events(connection: Connection, run_id: str, last: int, new: Sequence[NewEvent]) -> None:
+    """Insert events whose numbers end with `last`, which the transaction has reserved."""
+    first = last - len(new) + 1
+    rows = [{"run_id": run_id, "seq": first + i, "type": e.type, "at": e.at, "data": e.data} for i, e in enumerate(new)]
+    connection.execute(insert(t.events), rows)
+
+
+def _error_values(error: RunError | None) -> dict[str, str | None]:
+    return {"error_kind": error.kind if error else None, "error_message": error.message if error else None}

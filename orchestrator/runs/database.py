@@ -1,0 +1,99 @@
+"""What reading and writing the record have in common: transactions, the clock, errors in words, and rows as values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Row, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from orchestrator.errors import InfrastructureError, RunNotFound
+from orchestrator.runs import tables as t
+from orchestrator.runs.engine import WRITE
+from orchestrator.runs.models import Attempt, AttemptStatus, Run, RunError, RunStatus
+
+
+def now() -> datetime:
+    """The moment, in UTC."""
+    return datetime.now(UTC)
+
+
+class Database:
+    """An open database, and the clock by which leases run out."""
+
+    def __init__(self, engine: Engine, clock: Callable[[], datetime] = now) -> None:
+        self._engine = engine
+        self._now = clock
+
+    def close(self) -> None:
+        """Let go of the database's connections."""
+        self._engine.dispose()
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        with _translated(), self._engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        with _translated(), self._engine.connect().execution_options(**WRITE) as connection, connection.begin():
+            yield connection
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except SQLAlchemyError as exc:
+        raise InfrastructureError(f"the record cannot be read or written: {getattr(exc, 'orig', None) or exc}") from exc
+
+
+def get_run(connection: Connection, run_id: str, *, lock: bool = False) -> Run:
+    """The run with this very id; with `lock`, nobody else changes it before the transaction ends. Raises `RunNotFound`."""
+    query = select(t.runs).where(t.runs.c.id == run_id)
+    row = connection.execute(query.with_for_update() if lock else query).one_or_none()
+    if row is None:
+        raise RunNotFound(f"there is no run '{run_id}'; `fanfold runs ls` lists them")
+    return run_of(row)
+
+
+def run_of(row: Row[Any]) -> Run:
+    """A row of `runs` as a value."""
+    return Run(
+        id=row.id,
+        name=row.name,
+        status=RunStatus(row.status),
+        spec=row.spec,
+        created_at=row.created_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        error=_error_of(row),
+        attempt=row.attempt,
+        cancel_requested=row.cancel_requested,
+        worker=row.worker,
+        heartbeat_at=row.heartbeat_at,
+        sandbox=row.sandbox,
+    )
+
+
+def attempt_of(row: Row[Any]) -> Attempt:
+    """A row of `attempts` as a value."""
+    return Attempt(
+        run_id=row.run_id,
+        number=row.number,
+        worker=row.worker,
+        status=AttemptStatus(row.status),
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        error=_error_of(row),
+        provider=row.provider,
+        sandbox_id=row.sandbox_id,
+        sandbox_seconds=row.sandbox_seconds,
+    )
+
+
+def _error_of(row: Row[Any]) -> RunError | None:
+    return RunError(row.error_kind, row.error_message) if row.error_kind else None

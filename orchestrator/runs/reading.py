@@ -1,0 +1,107 @@
+"""Reading the record: what runs there are, and what has happened in them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from sqlalchemy import ColumnElement, and_, case, literal, or_, select
+
+from orchestrator.runs import tables as t
+from orchestrator.runs.database import Database, attempt_of, get_run, run_of
+from orchestrator.runs.leases import MAX_CLAIMS, patience
+from orchestrator.runs.models import Artifact, Attempt, Event, ModelUsage, Run, RunStatus, WorkerInfo
+
+WORKER_TTL = 10.0
+"""Seconds without a sign of life after which nobody counts on a worker."""
+MAX_EVENTS = 1000
+"""Events that one read returns."""
+
+
+class Reader(Database):
+    """Changes nothing. Each call is one transaction."""
+
+    def get(self, run_id: str) -> Run:
+        """The run with this very id. Raises `RunNotFound`."""
+        with self._reading() as connection:
+            return get_run(connection, run_id)
+
+    def find(self, prefix: str, limit: int = 2) -> list[Run]:
+        """Runs whose id begins with `prefix`; only the one with this very id, when there is one."""
+        if not prefix.isprintable():
+            return []
+        c = t.runs.c.id
+        with self._reading() as connection:
+            # Databases look for a beginning from row to row, for a whole id in an index.
+            for condition in (c == prefix, c.startswith(prefix, autoescape=True)):
+                if rows := connection.execute(select(t.runs).where(condition).limit(limit)).all():
+                    return [run_of(row) for row in rows]
+        return []
+
+    def recent(self, status: RunStatus | None = None, limit: int = 50) -> list[Run]:
+        """The newest runs first, of this status or of all."""
+        query = select(t.runs).order_by(t.runs.c.created_at.desc(), t.runs.c.id).limit(limit)
+        if status:
+            query = query.where(t.runs.c.status == status.value)
+        with self._reading() as connection:
+            return [run_of(row) for row in connection.execute(query)]
+
+    def events(self, run_id: str, after: int = 0, limit: int = MAX_EVENTS) -> list[Event]:
+        """Events of a run with `seq > after`, in order, at most `limit`."""
+        c = t.events.c
+        query = select(t.events).where(c.run_id == run_id, c.seq > after).order_by(c.seq).limit(limit)
+        with self._reading() as connection:
+            return [Event(row.run_id, row.seq, row.type, row.at, row.data) for row in connection.execute(query)]
+
+    def attempts(self, run_id: str) -> list[Attempt]:
+        """The attempts at a run, in order."""
+        query = select(t.attempts).where(t.attempts.c.run_id == run_id).order_by(t.attempts.c.number)
+        with self._reading() as connection:
+            return [attempt_of(row) for row in connection.execute(query)]
+
+    def usage(self, run_id: str) -> list[ModelUsage]:
+        """What a run's attempts that have ended used of models, by attempt, agent and model."""
+        query = select(*[column for column in t.usage.c if column.name != "run_id"]).where(t.usage.c.run_id == run_id)
+        with self._reading() as connection:
+            found = [ModelUsage(**row._mapping) for row in connection.execute(query)]
+        return sorted(found, key=lambda one: (one.attempt, one.agent, one.model))
+
+    def artifacts(self, run_id: str) -> list[Artifact]:
+        """The artifacts of a run, by name."""
+        query = select(t.artifacts).where(t.artifacts.c.run_id == run_id)
+        with self._reading() as connection:
+            found = [Artifact(**row._mapping) for row in connection.execute(query)]
+        return sorted(found, key=lambda artifact: artifact.name)  # databases sort by the rules of their language
+
+    def unclaimed(self) -> list[str]:
+        """Ids of runs that wait for a worker: pending, or left by a worker that died; oldest first."""
+        query = select(t.runs.c.id).where(claimable(self._now())).order_by(t.runs.c.created_at)
+        with self._reading() as connection:
+            return list(connection.execute(query).scalars())
+
+    def installation(self) -> str:
+        """The id of this record, which labels the sandboxes of its runs: made with the database, and never changed."""
+        with self._reading() as connection:
+            return str(connection.execute(select(t.installation.c.id)).scalar_one())
+
+    def cancel_requested(self, run_id: str) -> bool:
+        """Whether somebody has asked for the run to stop."""
+        with self._reading() as connection:
+            return bool(connection.execute(select(t.runs.c.cancel_requested).where(t.runs.c.id == run_id)).scalar())
+
+    def workers(self, ttl: float = WORKER_TTL) -> list[WorkerInfo]:
+        """Workers that were heard of within `ttl` seconds."""
+        query = select(t.workers).where(t.workers.c.heartbeat_at > self._now() - timedelta(seconds=ttl))
+        with self._reading() as connection:
+            return [WorkerInfo(**row._mapping) for row in connection.execute(query.order_by(t.workers.c.started_at))]
+
+
+def claimable(moment: datetime) -> ColumnElement[bool]:
+    """Pending, or left by its worker."""
+    return or_(t.runs.c.status == RunStatus.PENDING.value, lost(moment))
+
+
+def lost(moment: datetime) -> ColumnElement[bool]:
+    """Running, and silent at this moment for longer than `patience` has with a run that was claimed so often."""
+    since = {n: literal(moment - timedelta(seconds=patience(n)), t.UtcDateTime) for n in range(1, MAX_CLAIMS + 1)}
+    limit = case(since, value=t.runs.c.lease_token, else_=since[MAX_CLAIMS])
+    return and_(t.runs.c.status == RunStatus.RUNNING.value, t.runs.c.heartbeat_at < limit)

@@ -1,0 +1,201 @@
+"""Any sequence of calls, over the real store: what may happen happens, what may not is refused and changes nothing."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from orchestrator.errors import IllegalTransition, StaleLease
+from orchestrator.runs.leases import LEASE_TTL, patience
+from orchestrator.runs.models import TRANSITIONS, Artifact, Attempt, Event, Lease, NewEvent, Run, RunError, RunStatus
+from orchestrator.runs.schema import open_database
+from orchestrator.runs.store import Store
+
+EXAMPLES = {"sqlite": 60, "postgresql": 20}
+STEPS = 30
+FAILED = RunError("task", "it failed")
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Stopwatch:
+    """A time that only a test moves."""
+
+    def __init__(self) -> None:
+        self.moment = BEGAN
+
+    def __call__(self) -> datetime:
+        return self.moment
+
+
+@dataclass
+class Expected:
+    """What a run has to look like."""
+
+    status: RunStatus = RunStatus.PENDING
+    token: int = 0
+    heard: datetime = BEGAN
+    attempts: list[str] = field(default_factory=list)
+    events: list[Any] = field(default_factory=list)
+    cancel: bool = False
+    final: tuple[Run, list[Event], list[Attempt]] | None = None
+
+
+class Life(RuleBasedStateMachine):
+    """Runs with random ids in one store, so that one database serves every example."""
+
+    runs = Bundle("runs")
+    leases = Bundle("leases")
+
+    def __init__(self, store: Store, clock: Stopwatch) -> None:
+        super().__init__()
+        self.store, self.clock = store, clock
+        self.expected: dict[str, Expected] = {}
+
+    @rule(target=runs)
+    def add(self) -> str:
+        run_id = f"run-{uuid.uuid4().hex[:12]}"
+        assert self.store.add(run_id, "name", {}).status is RunStatus.PENDING
+        self.expected[run_id] = Expected()
+        return run_id
+
+    @rule(target=leases, run=runs, worker=st.sampled_from(["w1", "w2"]))
+    def claim(self, run: str, worker: str) -> Lease:
+        expected, lease = self.expected[run], self.store.claim(run, worker)
+        silent = expected.heard + timedelta(seconds=patience(expected.token)) < self.clock.moment
+        free = expected.status is RunStatus.PENDING or (expected.status is RunStatus.RUNNING and silent)
+        assert (lease is not None) == free
+        if lease is None:
+            return Lease(run, 0, worker)  # nobody ever gives this one: it must be good for nothing
+        if expected.status is RunStatus.RUNNING:
+            expected.attempts[-1] = "lost"
+        assert lease == Lease(run, expected.token + 1, worker)
+        expected.status, expected.token, expected.heard = RunStatus.RUNNING, lease.token, self.clock.moment
+        expected.attempts.append("running")
+        return lease
+
+    @rule(seconds=st.sampled_from([0.5, LEASE_TTL, LEASE_TTL + 0.5, 60.0]))
+    def wait(self, seconds: float) -> None:
+        self.clock.moment += timedelta(seconds=seconds)
+
+    @rule(lease=leases)
+    def heartbeat(self, lease: Lease) -> None:
+        def change(expected: Expected) -> None:
+            expected.heard = self.clock.moment
+
+        self.write(lease, lambda: self.store.heartbeat(lease), change)
+
+    @rule(lease=leases, numbers=st.lists(st.integers(0, 9), min_size=1, max_size=3))
+    def append(self, lease: Lease, numbers: list[int]) -> None:
+        new = [NewEvent("log", {"n": number}, self.clock.moment) for number in numbers]
+        self.write(lease, lambda: self.store.append(lease, new), lambda expected: expected.events.extend(numbers))
+
+    @rule(lease=leases)
+    def keep_artifact(self, lease: Lease) -> None:
+        artifact = Artifact(lease.run_id, "a", 1, "0" * 64, self.clock.moment)
+        self.write(lease, lambda: self.store.add_artifact(lease, artifact), lambda expected: expected.events.append("a"))
+
+    @rule(lease=leases)
+    def note_sandbox(self, lease: Lease) -> None:
+        handle = {"id": "sbx-1", "provider": "local"}
+        self.write(lease, lambda: self.store.set_sandbox(lease, handle), lambda expected: None)
+
+    @rule(lease=leases)
+    def retry(self, lease: Lease) -> None:
+        def change(expected: Expected) -> None:
+            expected.attempts[-1:] = ["error", "running"]
+
+        self.write(lease, lambda: self.store.next_attempt(lease, FAILED), change)
+
+    @rule(lease=leases, status=st.sampled_from(list(RunStatus)))
+    def finish(self, lease: Lease, status: RunStatus) -> None:
+        if self.holds(lease) and (not status.terminal or status not in TRANSITIONS[RunStatus.RUNNING]):
+            with pytest.raises(IllegalTransition):
+                self.store.finish(lease, status)
+            return
+
+        def change(expected: Expected) -> None:
+            expected.attempts[-1] = status.value
+            self.end(expected, status)
+
+        self.write(lease, lambda: self.store.finish(lease, status), change)
+
+    @rule(run=runs)
+    def cancel(self, run: str) -> None:
+        expected = self.expected[run]
+        assert self.store.request_cancel(run).id == run
+        if expected.status is RunStatus.PENDING:
+            self.end(expected, RunStatus.CANCELLED)
+        expected.cancel = expected.cancel or expected.status is RunStatus.RUNNING
+
+    @rule(run=runs)
+    def abandon(self, run: str) -> None:
+        if self.expected[run].status is RunStatus.PENDING:
+            self.store.abandon(run, FAILED)
+            self.end(self.expected[run], RunStatus.ERROR)
+        else:
+            with pytest.raises(IllegalTransition):
+                self.store.abandon(run, FAILED)
+
+    def holds(self, lease: Lease) -> bool:
+        expected = self.expected[lease.run_id]
+        return expected.status is RunStatus.RUNNING and expected.token == lease.token
+
+    def write(self, lease: Lease, call: Callable[[], object], change: Callable[[Expected], None]) -> None:
+        """A worker's write: it changes what it should, or is refused."""
+        if self.holds(lease):
+            call()
+            change(self.expected[lease.run_id])
+        else:
+            with pytest.raises(StaleLease):
+                call()
+
+    def end(self, expected: Expected, status: RunStatus) -> None:
+        expected.status = status
+        expected.events.append("end")
+
+    @invariant()
+    def every_run_is_as_expected(self) -> None:
+        for run_id, expected in self.expected.items():
+            run, events, attempts = self.store.get(run_id), self.store.events(run_id), self.store.attempts(run_id)
+            if expected.final is not None:
+                assert (run, events, attempts) == expected.final
+                continue
+            assert (run.status, run.attempt, run.cancel_requested) == (expected.status, len(attempts), expected.cancel)
+            assert [event.seq for event in events] == list(range(1, len(events) + 1))
+            assert [_told(event) for event in events] == expected.events
+            assert [one.number for one in attempts] == list(range(1, len(attempts) + 1))
+            assert [one.status.value for one in attempts] == expected.attempts
+            assert all((one.finished_at is not None) == one.status.over for one in attempts)
+            assert (run.sandbox is None) or not run.status.terminal
+            if run.status.terminal:
+                expected.final = (run, events, attempts)
+
+
+def _told(event: Event) -> Any:
+    return {"log": event.data.get("n"), "artifact.created": "a", "run.finished": "end"}[event.type]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_run_lives_by_the_rules_whatever_is_called(kind: str, new_database: Callable[[str], str], tmp_path: Path) -> None:
+    clock = Stopwatch()
+    store = Store(open_database(new_database(kind), tmp_path / "lock"), clock)
+    bounds = settings(
+        max_examples=EXAMPLES[kind],
+        stateful_step_count=STEPS,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        database=None,
+    )
+    try:
+        run_state_machine_as_test(lambda: Life(store, clock), settings=bounds)
+    finally:
+        store.close()

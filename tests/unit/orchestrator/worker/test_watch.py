@@ -1,0 +1,75 @@
+"""Whoever works on a run learns in time that it has to stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from orchestrator.errors import RunCancelled, StaleLease
+from orchestrator.runs.engine import WRITE
+from orchestrator.runs.leases import LEASE_TTL
+from orchestrator.runs.models import Lease, RunStatus
+from orchestrator.runs.schema import open_database
+from orchestrator.runs.store import Store
+from orchestrator.worker.watch import Watch
+
+DEADLINE = 30.0
+"""Seconds for a watch to notice."""
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'fanfold.db'}"
+
+
+@pytest.fixture
+def store(database: str, tmp_path: Path) -> Iterator[Store]:
+    opened = Store(open_database(database, tmp_path / "lock"))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def lease(store: Store) -> Lease:
+    store.add("run-a", "name", {})
+    claimed = store.claim("run-a", "w")
+    assert claimed is not None
+    return claimed
+
+
+async def reason(watch: Watch) -> Exception:
+    try:
+        return await asyncio.wait_for(asyncio.shield(watch.stopped), DEADLINE)
+    finally:
+        await watch.close()
+
+
+async def test_a_cancelled_run_stops(store: Store, lease: Lease) -> None:
+    watch = Watch(store, lease)
+    store.request_cancel("run-a")
+    assert isinstance(await reason(watch), RunCancelled)
+
+
+async def test_a_run_that_ended_elsewhere_stops(store: Store, lease: Lease) -> None:
+    store.finish(lease, RunStatus.SUCCESS)
+    assert isinstance(await reason(Watch(store, lease)), StaleLease)
+
+
+async def test_without_the_record_for_as_long_as_a_lease_the_run_is_left_to_another_worker(
+    store: Store, lease: Lease, database: str, tmp_path: Path
+) -> None:
+    ahead = 0.0
+    watch = Watch(store, lease, clock=lambda: ahead)
+    engine = open_database(database, tmp_path / "lock")
+    with engine.connect().execution_options(**WRITE) as connection, connection.begin():
+        connection.execute(text("ALTER TABLE runs RENAME TO away"))
+    engine.dispose()
+    assert not watch.stopped.done()
+    ahead = LEASE_TTL + 1
+    stopped = await reason(watch)
+    assert isinstance(stopped, StaleLease)
+    assert "no heartbeat reached the record" in str(stopped)

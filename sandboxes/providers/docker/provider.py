@@ -32,6 +32,10 @@ from sandboxes.toolbox.shell import ShellSandbox
 DEFAULT_IMAGE: Final = "python:3.12-slim"
 ATTACH_SECONDS: Final = 30.0
 """How long attaching may take."""
+ENDING_LOOKS: Final = 20
+"""How often a sandbox whose helper does not answer is looked at, before it is taken for alive."""
+ENDING_PAUSE: Final = 0.05
+"""Seconds between two looks."""
 _NO_ALLOWLIST = "`network: allowlist` cannot be enforced by the Docker engine alone: use `none`, or `public`."
 
 
@@ -152,11 +156,17 @@ class DockerProvider(SandboxProvider):
         try:
             client = await connect(stream.sock, deadline=ATTACH_SECONDS, unwrap=output.stdout, early=stream.early)
         except SandboxError as exc:
-            await run.check()
+            await self._raise_if_ending(run)
             if isinstance(exc, SandboxGone):
                 raise SandboxGone(f"the helper of sandbox {sandbox_id} does not answer: {output.stderr or exc}") from exc
             raise
         return ToolboxSandbox(client, sandbox_id=sandbox_id, workdir=workdir)
+
+    async def _raise_if_ending(self, run: ContainerExec) -> None:
+        """Raise why the sandbox has ended, or is about to: the engine says so a moment after it has refused the command."""
+        for _ in range(ENDING_LOOKS):
+            await run.check()
+            await asyncio.sleep(ENDING_PAUSE)
 
     async def destroy(self, handle: SandboxHandle) -> None:
         """See `SandboxProvider`."""

@@ -11,7 +11,10 @@ fi
 echo ok
 {
     if [ "$2" -gt 0 ]; then
-        find "${p%/}/." -type f -exec sh -c 'f=$1; shift; grep -l -F -f "$f" -- "$@" 2>/dev/null; exit 0' sh "$F" {} + 2>/dev/null
+        # Looked at again just before: to open what has become a pipe would wait for ever.
+        find "${p%/}/." -type f \
+            -exec sh -c 'f=$1; shift; for one; do shift; [ -f "$one" ] && [ ! -h "$one" ] && set -- "$@" "$one"; done
+                [ $# -eq 0 ] || grep -l -F -f "$f" -- "$@" 2>/dev/null; exit 0' sh "$F" {} + 2>/dev/null
     else
         find "${p%/}/." -type f -print 2>/dev/null
     fi

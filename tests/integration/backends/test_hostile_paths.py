@@ -24,12 +24,14 @@ from sandboxes.backends import (
     StoreBackend,
 )
 from sandboxes.portal import portal
-from sandboxes.providers.base import SandboxSpec
+from sandboxes.providers.base import SandboxProvider, SandboxSpec
+from sandboxes.providers.docker import DockerProvider
 from sandboxes.providers.local import LocalProvider
 from tests.integration.backends import hostile_paths
 from tests.integration.backends.hostile_paths import HIDDEN, SECRET, Arena
 
 Make = Callable[[Path], p.BackendProtocol]
+MakeProvider = Callable[[Path], SandboxProvider]
 
 OF_THIS_MACHINE = ("root:x:0:0", "PATH=/", "PATH=\\x2f")
 """What is in /etc/passwd, and in the environment of a process."""
@@ -173,10 +175,19 @@ async def test_the_async_forms_lead_no_further(arena: Arena) -> None:
     assert arena.fingerprint() == before
 
 
+SANDBOXES = [
+    pytest.param(LocalProvider, 1, id="local"),
+    pytest.param(lambda _: DockerProvider("fanfold-test/base:latest", pull="never"), 1, id="docker", marks=pytest.mark.docker),
+    pytest.param(
+        lambda _: DockerProvider("fanfold-test/nopython:latest", pull="never"), 12, id="plain exec", marks=pytest.mark.docker
+    ),
+]
+"""How to make a provider, and of how many paths one is tried: without Python each operation starts processes."""
+
+
 @contextmanager
-def a_local_sandbox(home: Path, arena: Arena) -> Iterator[p.SandboxBackendProtocol]:
+def a_sandbox(provider: SandboxProvider, arena: Arena) -> Iterator[p.SandboxBackendProtocol]:
     """A sandbox with the same links in its workspace, which lead to where the decoy is outside of it."""
-    provider = LocalProvider(home)
     handle = portal.run(provider.create(SandboxSpec(), {"test": "hostile-paths"}))
     try:
         attached = portal.run(provider.attach(handle))
@@ -188,6 +199,7 @@ def a_local_sandbox(home: Path, arena: Arena) -> Iterator[p.SandboxBackendProtoc
         portal.run(attached.aclose())
     finally:
         portal.run(provider.destroy(handle))
+        portal.run(provider.aclose())
 
 
 def of_a_sandbox(arena: Arena) -> list[str]:
@@ -196,14 +208,15 @@ def of_a_sandbox(arena: Arena) -> list[str]:
     return [f"/workspace{path}" if path.startswith("/") and str(arena.outside) not in path else path for path in chosen]
 
 
-def test_no_path_leads_out_of_a_sandbox(arena: Arena, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("provider", "one_of"), SANDBOXES)
+def test_no_path_leads_out_of_a_sandbox(provider: MakeProvider, one_of: int, arena: Arena, tmp_path: Path) -> None:
     before, last = arena.fingerprint(), CHANGING["delete"]
     search = {"glob for it": (p.GlobResult, lambda backend, path: backend.glob(path, ".")),
               "grep for its name": (p.GrepResult, lambda backend, path: backend.grep("decoy", ".", path))}  # fmt: skip
     kept = {name: one for name, one in CHANGING.items() if one is not last}
-    with a_local_sandbox(tmp_path / "home", arena) as sandbox:
+    with a_sandbox(provider(tmp_path / "home"), arena) as sandbox:
         for operations in ({**READING, **search}, kept, {"delete": last}):
-            for path in of_a_sandbox(arena):
+            for path in of_a_sandbox(arena)[::one_of]:
                 for name, (kind, operation) in operations.items():
                     answer = operation(sandbox, path)
                     assert isinstance(answer, kind), f"{name}({path!r:.200})"
@@ -226,7 +239,7 @@ for number in range(1500):
 
 
 def test_folders_and_links_without_end_leave_a_sandbox_well(arena: Arena, tmp_path: Path) -> None:
-    with a_local_sandbox(tmp_path / "home", arena) as sandbox:
+    with a_sandbox(LocalProvider(tmp_path / "home"), arena) as sandbox:
         assert sandbox.execute(f"mkdir deep chain && cd deep && python3 -c '{DIG}'").exit_code == 0
         assert sandbox.execute(f"cd chain && python3 -c '{CHAIN}'").exit_code == 0
         for _ in range(10):  # more often than the helper has threads

@@ -1,4 +1,3 @@
-import asyncio
 import warnings
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -309,31 +308,6 @@ def test_an_answer_that_is_no_result_is_a_defect_of_the_backend():
         adapt_backend_protocol(Silent()).write("/x", "")
 
 
-# -- numbered text
-
-
-@pytest.mark.parametrize(
-    ("answer", "offset", "lines"),
-    [
-        ("     1\ta\n     2\t", 0, ["a", ""]),
-        ("   100\ta\n   101\tb", 99, ["a", "b"]),
-        ("1→a\n2→b", 0, ["a", "b"]),
-        ("     1\taaa\n   1.1\tbbb\n   1.2\tc\n     2\td", 0, ["aaabbbc", "d"]),
-        ("plain\ntext\n", 0, ["plain", "text"]),
-        ("     7\tnot ours\n     9\tnumbers", 0, ["     7\tnot ours", "     9\tnumbers"]),
-        ("     1\t     1\tnumbers in the file", 0, ["     1\tnumbers in the file"]),
-    ],
-)
-def test_numbers_come_off_where_they_run_on(answer, offset, lines):
-    assert numbered.lines_of(answer, offset) == lines
-
-
-def test_numbering_and_its_removal_are_inverse():
-    lines = ["", "x" * 25_000, "Error: not one", "last"]
-    assert numbered.lines_of(numbered.number(lines, 5), 4) == lines
-    assert numbered.failure(numbered.number(["Error: x"]), 0) is None
-
-
 # -- sandboxes
 
 
@@ -416,77 +390,3 @@ def test_a_context_is_the_runtime_with_two_deprecated_names():
         assert context.state == {"messages": []}
     assert (caught[0].filename, len(caught)) == (__file__, 1)
     assert not hasattr(context, "nothing")
-
-
-# -- first-version names of our backends
-
-
-@pytest.fixture
-def ours():
-    return Memory({"/a/x.md": "todo\n", "/y.md": "todo\n"})
-
-
-def test_our_backends_answer_to_the_first_versions_names(ours):
-    with pytest.warns(DeprecationWarning, match="ls_info is deprecated: call ls") as caught:
-        assert [one["path"] for one in ours.ls_info("/")] == ["/a/", "/y.md"]
-    assert (caught[0].filename, len(caught)) == (__file__, 1)
-    with pytest.warns(DeprecationWarning, match="glob_info is deprecated: call glob") as caught:
-        assert [one["path"] for one in ours.glob_info("*.md")] == ["/a/x.md", "/y.md"]
-    assert (caught[0].filename, len(caught)) == (__file__, 1)
-    with pytest.warns(DeprecationWarning, match="grep_raw is deprecated: call grep") as caught:
-        assert ours.grep_raw("todo", "/a") == [{"path": "/a/x.md", "line": 1, "text": "todo"}]
-    assert (caught[0].filename, len(caught)) == (__file__, 1)
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_errors_come_as_the_first_version_told_them(ours):
-    assert ours.grep_raw("") == "Error: the pattern must not be empty"
-    assert ours.ls_info("/none") == ours.glob_info("*", "/none") == []
-
-
-async def test_the_async_names_warn_where_they_are_called(ours):
-    with pytest.warns(DeprecationWarning, match="als_info") as caught:
-        listing = asyncio.create_task(ours.als_info("/"))
-    assert caught[0].filename == __file__
-    assert [one["path"] for one in await listing] == ["/a/", "/y.md"]
-    with pytest.warns(DeprecationWarning, match="aglob_info"):
-        assert len(await ours.aglob_info("*.md")) == 2
-    with pytest.warns(DeprecationWarning, match="agrep_raw"):
-        assert len(await ours.agrep_raw("todo")) == 2
-
-
-def test_a_warning_comes_once_for_each_place_that_calls(ours):
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("default")
-        for _ in range(3):
-            ours.ls_info("/")
-        ours.ls_info("/")
-    assert len(caught) == 2
-
-
-def test_overriding_only_a_first_version_name_is_refused():
-    with pytest.raises(TypeError, match=r"Hiding overrides ls_info, .* override ls"):
-
-        class Hiding(Memory):
-            def ls_info(self, path):
-                return []
-
-    class Mixin:
-        async def aglob_info(self, pattern, path="/"):
-            return []
-
-    with pytest.raises(TypeError, match="override aglob"):
-
-        class Mixed(Mixin, Memory):
-            pass
-
-
-def test_overriding_both_names_is_fine():
-    class Both(Memory):
-        def ls_info(self, path):
-            return []
-
-        def ls(self, path):
-            return p.LsResult(entries=[])
-
-    assert Both().ls("/").entries == Both().ls_info("/") == []

@@ -11,9 +11,12 @@ from langchain.agents.middleware.types import PrivateStateAttr
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import tool
 
 from orchestrator.agent.harness.subagents import SubAgentMiddleware
 from sandboxes.backends.state import merge_files
+
+CONFIG: Any = {"configurable": {"thread_id": "1"}}
 
 
 class Model(BaseChatModel):
@@ -109,3 +112,40 @@ def ask(text: str = "Go.", **state: Any) -> dict[str, Any]:
 def results(state: Any) -> dict[str, tuple[str, str]]:
     """Status and text of the tool results, by the id of their call."""
     return {m.tool_call_id: (m.status, str(m.text)) for m in state["messages"] if isinstance(m, ToolMessage)}
+
+
+def fails(exc: Exception) -> Any:
+    def answer(messages: list[Any]) -> AIMessage:
+        raise exc
+
+    return model(answer)
+
+
+class Counting:
+    """Tools that count how often they ran."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+
+        @tool
+        def send(to: str) -> str:
+            """Send a letter."""
+            self.ran.append(to)
+            return f"sent to {to}"
+
+        @tool
+        def look() -> str:
+            """Look."""
+            self.ran.append("look")
+            return "seen"
+
+        self.send, self.look = send, look
+
+    def sender(self, name: str) -> Any:
+        """A subagent that sends a letter to its own name, and asks first."""
+        its_model = calls((f"s-{name}", "send", {"to": name}), then=f"told {name}")
+        return spec(name, its_model, tools=[self.send], interrupt_on={"send": True})
+
+
+def decide(kind: str = "approve", **more: Any) -> dict[str, Any]:
+    return {"decisions": [{"type": kind, **more}]}

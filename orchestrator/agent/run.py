@@ -75,9 +75,8 @@ async def run_agent(
 
     `emit(type, data)` is called for `model.message`, `tool.call`, `tool.result` and `todos.updated`, in order. `files` is the
     run's folder of frozen inputs: a scripted or replayed model is `model.yaml` there. `thread_id` names the conversation:
-    running it again gives the same idempotency ids to the same tool calls. `spent` is told of every call of a model, of those
-    of subagents too. A backend whose commands run on this machine
-    (`LocalShellBackend`) is refused unless `allow_host_shell`.
+    running it again gives the same idempotency ids to the same tool calls. `spent` is told of every call of a model, subagents'
+    too. A backend whose commands run on this machine (`LocalShellBackend`) is refused unless `allow_host_shell`.
 
     Raises `TaskFailed` (an expectation of the script does not hold, the script or cassette has no answer, `max_steps` is used
     up), `BadInput` (the model cannot be had as it is named, the permissions cannot be enforced), `InfrastructureError` (the
@@ -87,11 +86,7 @@ async def run_agent(
         _check_isolated(backend)
     model = resolve(spec.model, files, api_key)
     agent = _agent(spec, model, backend, api_key)
-    config: RunnableConfig = {
-        "configurable": {"thread_id": thread_id},
-        "callbacks": [] if spent is None else [UsageHandler(spent)],
-        "recursion_limit": spec.max_steps * SUPERSTEPS_PER_CALL + SUPERSTEPS_PER_CALL,
-    }
+    config = _config(spec, thread_id, spent)
     transcript = Transcript(emit)
     try:
         with call_scope(thread_id):
@@ -103,6 +98,14 @@ async def run_agent(
         ) from exc
     artifacts = model.tape.files() if isinstance(model, RecordingChatModel) else {}
     return AgentOutcome(transcript.text, transcript.usage, transcript.steps, artifacts)
+
+
+def _config(spec: AgentSpec, thread_id: str, spent: Spent | None) -> RunnableConfig:
+    return {
+        "configurable": {"thread_id": thread_id},
+        "callbacks": [] if spent is None else [UsageHandler(spent)],
+        "recursion_limit": (spec.max_steps + 1) * SUPERSTEPS_PER_CALL,
+    }
 
 
 def _agent(

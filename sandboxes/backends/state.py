@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Annotated, Any, NotRequired, TypeVar
 
 from langgraph._internal._constants import CONF, CONFIG_KEY_READ, CONFIG_KEY_SEND
@@ -12,8 +12,8 @@ from typing_extensions import TypedDict
 
 from sandboxes.backends.keyed.entries import Direct, Entries
 from sandboxes.backends.keyed.filedata import FileFormat
+from sandboxes.backends.keyed.found import FoundFiles
 from sandboxes.backends.keyed.memory import KEY, MemoryFiles, SharedFiles, Update
-from sandboxes.backends.keyvalue import KeyValueBackend
 from sandboxes.deprecated import warn_deprecated
 from sandboxes.protocol import FileData
 
@@ -38,7 +38,7 @@ class FilesState(TypedDict):
     """Path to `FileData`, of either format."""
 
 
-class StateBackend(KeyValueBackend):
+class StateBackend(FoundFiles):
     """Files under `files` of the state of the graph that is running; see `FilesState`.
 
     One instance serves any number of graphs and threads: it finds the state of the run that calls it. What is written outside
@@ -66,22 +66,6 @@ class StateBackend(KeyValueBackend):
         with self._lock:
             taken, self._pending = self._pending, {}
             return taken
-
-    def load(self, path: str) -> FileData | None:
-        """See `KeyValue`."""
-        return self._files().load(path)
-
-    def save(self, files: Mapping[str, FileData]) -> None:
-        """See `KeyValue`."""
-        self._files().save(files)
-
-    def remove(self, paths: Sequence[str]) -> None:
-        """See `KeyValue`."""
-        self._files().remove(paths)
-
-    def scan(self, prefix: str) -> Iterator[tuple[str, FileData]]:
-        """See `KeyValue`."""
-        return self._files().scan(prefix)
 
     def _files(self) -> MemoryFiles:
         channel = _Channel.of_run() if self._state is None else None

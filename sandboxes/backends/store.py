@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Coroutine, MutableMapping
 from typing import Any, TypeVar
 
 from langgraph.config import get_store
@@ -12,12 +12,12 @@ from langgraph.store.base import BaseStore
 from sandboxes.backends.keyed import namespaces
 from sandboxes.backends.keyed.entries import Direct, Entries, KeyValue, PathLocks
 from sandboxes.backends.keyed.filedata import FileFormat
+from sandboxes.backends.keyed.found import FoundFiles
 from sandboxes.backends.keyed.memory import SharedFiles
 from sandboxes.backends.keyed.namespaces import Namespace
 from sandboxes.backends.keyed.shelf import AsyncShelf, Namespaced, Shelf
 from sandboxes.backends.keyvalue import KeyValueBackend
 from sandboxes.deprecated import warn_deprecated
-from sandboxes.protocol import FileData
 
 R = TypeVar("R")
 
@@ -27,7 +27,7 @@ _NO_NAMESPACE = (
 )
 
 
-class StoreBackend(KeyValueBackend):
+class StoreBackend(FoundFiles):
     """Files in `store`, or in that of the graph that is running, under the namespace that `namespace` gives for the run.
 
     Give a namespace: a tuple, or a factory of one over the langgraph `Runtime`. Without one (deprecated) it is
@@ -59,22 +59,6 @@ class StoreBackend(KeyValueBackend):
             warn_deprecated("StoreBackend no longer takes a runtime: it finds the store of the graph that is running")
         elif namespace is None and not shared:
             warn_deprecated(_NO_NAMESPACE)
-
-    def load(self, path: str) -> FileData | None:
-        """See `KeyValue`."""
-        return self._files().load(path)
-
-    def save(self, files: Mapping[str, FileData]) -> None:
-        """See `KeyValue`."""
-        self._files().save(files)
-
-    def remove(self, paths: Sequence[str]) -> None:
-        """See `KeyValue`."""
-        self._files().remove(paths)
-
-    def scan(self, prefix: str) -> Iterator[tuple[str, FileData]]:
-        """See `KeyValue`."""
-        return self._files().scan(prefix)
 
     def _files(self) -> KeyValue:
         if self._shared is None:

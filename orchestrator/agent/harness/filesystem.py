@@ -23,9 +23,7 @@ from orchestrator.agent.harness.backend import (
     hook_runtime,
     resolve_backend,
     take_pending,
-    working_directory,
 )
-from orchestrator.agent.harness.collisions import collision
 from orchestrator.agent.harness.enforcement import check_enforced
 from orchestrator.agent.harness.prompts import with_prompt
 from orchestrator.agent.harness.tools import Binding, file_tools
@@ -156,8 +154,6 @@ class FilesystemMiddleware(AgentMiddleware[FilesystemState, Any, Any]):
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]]
     ) -> ToolMessage | Command[Any]:
         """Run a tool; its exception becomes an error message, and a result that is too long a reference to a file."""
-        if refused := self._collided(request):
-            return refused
         with nested_scope(request):
             try:
                 result = handler(request)
@@ -174,8 +170,6 @@ class FilesystemMiddleware(AgentMiddleware[FilesystemState, Any, Any]):
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
     ) -> ToolMessage | Command[Any]:
         """Async form of `wrap_tool_call`."""
-        if refused := self._collided(request):
-            return refused
         with nested_scope(request):
             try:
                 result = await handler(request)
@@ -187,11 +181,6 @@ class FilesystemMiddleware(AgentMiddleware[FilesystemState, Any, Any]):
                 return result
             backend = self._backend(request.runtime)
             return await arun(eviction.evict_result(result, self._store(backend), self._result_limit or 0))
-
-    def _collided(self, request: ToolCallRequest) -> ToolMessage | None:
-        why = collision(request, lambda: working_directory(self._backend(request.runtime)))
-        call = request.tool_call
-        return None if why is None else ToolMessage(why, name=call["name"], tool_call_id=call["id"], status="error")
 
     def _is_evictable(self, request: ToolCallRequest, result: ToolMessage | Command[Any]) -> bool:
         limit = self._result_limit

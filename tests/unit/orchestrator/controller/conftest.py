@@ -17,18 +17,6 @@ DEADLINE = 30.0
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'fanfold.db'}"
-
-
-@pytest.fixture
-def store(database: str, tmp_path: Path) -> Iterator[Store]:
-    opened = Store(open_database(database, tmp_path / "lock"))
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
 def record(store: Store, database: str, tmp_path: Path) -> Iterator[ControlRecord]:
     opened = ControlRecord(open_database(database, tmp_path / "lock"))
     yield opened

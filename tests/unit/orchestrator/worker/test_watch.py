@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,18 +18,6 @@ from orchestrator.worker.watch import Watch
 
 DEADLINE = 30.0
 """Seconds for a watch to notice."""
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'fanfold.db'}"
-
-
-@pytest.fixture
-def store(database: str, tmp_path: Path) -> Iterator[Store]:
-    opened = Store(open_database(database, tmp_path / "lock"))
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

@@ -69,7 +69,7 @@ class Resources(Strict):
     """Cores."""
     memory: Size | None = None
     """Bytes (`2GiB`), swap included."""
-    pids: int | None = Field(512, gt=0)
+    pids: int | None = Field(1024, gt=0)
     """Processes and threads."""
     disk: Size | None = None
     """Bytes that the working directory may hold."""

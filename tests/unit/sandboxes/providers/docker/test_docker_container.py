@@ -27,7 +27,7 @@ def test_a_sandbox_has_no_rights_no_network_and_limits_by_default():
     assert config["NetworkMode"] == "none"
     assert config["ReadonlyRootfs"] is True
     assert config["Init"] is True
-    assert config["PidsLimit"] == 512
+    assert config["PidsLimit"] == 1024
     assert config["LogConfig"]["Type"] == "none"
     assert not config.get("Privileged")
 

@@ -15,6 +15,10 @@ from orchestrator.errors import BadInput
 from sandboxes.providers.base import Duration
 
 PREFIX = "FANFOLD_"
+DEFAULT_TENANT = "default"
+"""Whose runs are when nobody says whose: those of a user of this machine."""
+TENANT_PATTERN = r"^[a-z0-9][a-z0-9-]{0,62}$"
+"""Names of tenants."""
 
 
 def default_home(environ: Mapping[str, str] = os.environ) -> Path:
@@ -34,6 +38,8 @@ class Settings(BaseSettings):
     """SQLAlchemy address of the record. Default: the SQLite file `fanfold.db` in `home`."""
     redis_url: str | None = None
     """Address of the broker. Default: an embedded Valkey server in `home`, on a Unix socket."""
+    tenant: str = Field(DEFAULT_TENANT, pattern=TENANT_PATTERN)
+    """Whose runs the command line submits and sees, where it works without an API."""
     artifacts_url: str | None = None
     """Where what runs leave is kept: a folder, or an address of fsspec (`s3://bucket/prefix`). Default: in `home`."""
     worker_concurrency: int = Field(4, gt=0, le=1000)

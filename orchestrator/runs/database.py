@@ -76,6 +76,18 @@ def run_of(row: Row[Any]) -> Run:
         worker=row.worker,
         heartbeat_at=row.heartbeat_at,
         sandbox=row.sandbox,
+        sandbox_ready=row.sandbox_ready,
+        tenant=row.tenant,
+        labels=row.labels,
+        priority=row.priority,
+        thread_id=row.thread_id,
+        batch_id=row.batch_id,
+        lost=row.lost,
+        interrupt=row.interrupt,
+        decision=row.decision,
+        decide_by=row.decide_by,
+        waited=row.waited,
+        traceparent=row.traceparent,
     )
 
 

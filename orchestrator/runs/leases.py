@@ -8,16 +8,16 @@ from __future__ import annotations
 
 LEASE_TTL = 4.0
 """Seconds without a heartbeat after which another worker may claim the run."""
-MAX_CLAIMS = 5
+MAX_LOST = 5
 """How many workers may die of one run before it is given up."""
 BACKOFF = 1.0
 """Seconds that a run waits in addition when it has lost its second worker; twice as long for each one after that."""
 
 
-def patience(claims: int) -> float:
-    """Seconds without a heartbeat after which a run that was claimed so often may be claimed again.
+def patience(lost: int) -> float:
+    """Seconds without a heartbeat after which a run that has lost so many workers before may be claimed again.
 
     One dead worker says nothing about the run, which therefore waits no longer than its lease. A run that loses every worker
     may be what kills them: it comes back more and more slowly.
     """
-    return LEASE_TTL if claims < 2 else LEASE_TTL + BACKOFF * 2 ** (min(claims, MAX_CLAIMS) - 2)
+    return LEASE_TTL if lost < 1 else LEASE_TTL + BACKOFF * 2 ** (min(lost, MAX_LOST) - 1)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from orchestrator.errors import ErrorKind
+from orchestrator.settings import DEFAULT_TENANT as DEFAULT_TENANT
 
 
 class RunStatus(StrEnum):
@@ -73,6 +75,23 @@ class RunError:
 
 
 @dataclass(frozen=True)
+class NewRun:
+    """A run as it is submitted."""
+
+    id: str
+    name: str
+    spec: dict[str, Any]
+    tenant: str = DEFAULT_TENANT
+    labels: Mapping[str, str] = field(default_factory=dict)
+    priority: int = 0
+    thread_id: str | None = None
+    batch_id: str | None = None
+    ready_at: datetime | None = None
+    """Not before that moment."""
+    traceparent: str | None = None
+
+
+@dataclass(frozen=True)
 class Run:
     """One run as it was when it was read."""
 
@@ -94,6 +113,26 @@ class Run:
     """When that worker was last heard of."""
     sandbox: dict[str, Any] | None = None
     """Handle of the live sandbox, as JSON."""
+    sandbox_ready: bool = False
+    """Whether the inputs are in it: from then on the task may have begun there."""
+    tenant: str = DEFAULT_TENANT
+    labels: Mapping[str, str] = field(default_factory=dict)
+    priority: int = 0
+    """Of a tenant's runs that wait, the highest goes first."""
+    thread_id: str | None = None
+    batch_id: str | None = None
+    lost: int = 0
+    """How many workers have died of it, or with it."""
+    interrupt: dict[str, Any] | None = None
+    """What a person is asked, while it is `interrupted`."""
+    decision: dict[str, Any] | None = None
+    """What a person has answered, until the run has taken it."""
+    decide_by: datetime | None = None
+    """When the question expires."""
+    waited: float = 0.0
+    """Seconds that it waited for people; they do not count as its time."""
+    traceparent: str | None = None
+    """The trace that it belongs to, as W3C's header has it."""
 
     @property
     def exit_code(self) -> int | None:

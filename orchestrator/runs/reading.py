@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 from sqlalchemy import ColumnElement, and_, case, literal, or_, select
 
 from orchestrator.runs import tables as t
+from orchestrator.runs.columns import UtcDateTime
 from orchestrator.runs.database import Database, attempt_of, get_run, run_of
-from orchestrator.runs.leases import MAX_CLAIMS, patience
-from orchestrator.runs.models import Artifact, Attempt, Event, ModelUsage, Run, RunStatus, WorkerInfo
+from orchestrator.runs.leases import MAX_LOST, patience
+from orchestrator.runs.models import DEFAULT_TENANT, Artifact, Attempt, Event, ModelUsage, Run, RunStatus, WorkerInfo
 
 WORKER_TTL = 10.0
 """Seconds without a sign of life after which nobody counts on a worker."""
@@ -25,21 +26,22 @@ class Reader(Database):
         with self._reading() as connection:
             return get_run(connection, run_id)
 
-    def find(self, prefix: str, limit: int = 2) -> list[Run]:
-        """Runs whose id begins with `prefix`; only the one with this very id, when there is one."""
+    def find(self, prefix: str, limit: int = 2, *, tenant: str) -> list[Run]:
+        """Runs of a tenant whose id begins with `prefix`; only the one with this very id, when there is one."""
         if not prefix.isprintable():
             return []
         c = t.runs.c.id
+        own = select(t.runs).where(t.runs.c.tenant == tenant).limit(limit)
         with self._reading() as connection:
             # Databases look for a beginning from row to row, for a whole id in an index.
             for condition in (c == prefix, c.startswith(prefix, autoescape=True)):
-                if rows := connection.execute(select(t.runs).where(condition).limit(limit)).all():
+                if rows := connection.execute(own.where(condition)).all():
                     return [run_of(row) for row in rows]
         return []
 
-    def recent(self, status: RunStatus | None = None, limit: int = 50) -> list[Run]:
-        """The newest runs first, of this status or of all."""
-        query = select(t.runs).order_by(t.runs.c.created_at.desc(), t.runs.c.id).limit(limit)
+    def recent(self, status: RunStatus | None = None, limit: int = 50, *, tenant: str = DEFAULT_TENANT) -> list[Run]:
+        """A tenant's newest runs first, of this status or of all."""
+        query = select(t.runs).where(t.runs.c.tenant == tenant).order_by(t.runs.c.created_at.desc(), t.runs.c.id).limit(limit)
         if status:
             query = query.where(t.runs.c.status == status.value)
         with self._reading() as connection:
@@ -96,12 +98,13 @@ class Reader(Database):
 
 
 def claimable(moment: datetime) -> ColumnElement[bool]:
-    """Pending, or left by its worker."""
-    return or_(t.runs.c.status == RunStatus.PENDING.value, lost(moment))
+    """Pending and sent to a worker, or left by its worker."""
+    c = t.runs.c
+    return or_(and_(c.status == RunStatus.PENDING.value, c.dispatched_at.is_not(None)), lost(moment))
 
 
 def lost(moment: datetime) -> ColumnElement[bool]:
-    """Running, and silent at this moment for longer than `patience` has with a run that was claimed so often."""
-    since = {n: literal(moment - timedelta(seconds=patience(n)), t.UtcDateTime) for n in range(1, MAX_CLAIMS + 1)}
-    limit = case(since, value=t.runs.c.lease_token, else_=since[MAX_CLAIMS])
+    """Running, and silent at this moment for longer than `patience` has with a run that lost so many workers before."""
+    since = {n: literal(moment - timedelta(seconds=patience(n)), UtcDateTime) for n in range(MAX_LOST + 1)}
+    limit = case(since, value=t.runs.c.lost, else_=since[MAX_LOST])
     return and_(t.runs.c.status == RunStatus.RUNNING.value, t.runs.c.heartbeat_at < limit)

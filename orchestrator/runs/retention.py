@@ -13,7 +13,7 @@ from sqlalchemy import delete, select
 from orchestrator.runs import tables as t
 from orchestrator.runs.database import Database
 from orchestrator.runs.files import RunFolder
-from orchestrator.runs.models import RunStatus
+from orchestrator.runs.models import DEFAULT_TENANT, RunStatus
 
 if TYPE_CHECKING:
     from orchestrator.runs.artifacts import ArtifactStore
@@ -29,20 +29,21 @@ _ENDED = t.runs.c.status.in_([status.value for status in RunStatus if status.ter
 class Retention(Database):
     """What may be forgotten, and forgetting it. A run that has not ended never is."""
 
-    def prunable(self, *, older_than: float | None = None, keep: int | None = None) -> list[str]:
-        """Ids of runs that ended more than `older_than` seconds ago and are not among the last `keep` that ended.
+    def prunable(self, *, older_than: float | None = None, keep: int | None = None, tenant: str = DEFAULT_TENANT) -> list[str]:
+        """Ids of a tenant's runs that ended more than `older_than` seconds ago and are not among the last `keep` that ended.
 
         A bound that is None excludes nothing. The first that ended comes first.
         """
         c = t.runs.c
-        query = select(c.id).where(_ENDED).order_by(c.finished_at, c.id)
+        own = select(c.id).where(_ENDED, c.tenant == tenant)
+        query = own.order_by(c.finished_at, c.id)
         if older_than is not None:
             try:
                 query = query.where(c.finished_at < self._now() - timedelta(seconds=older_than))
             except OverflowError:  # longer than there have been dates
                 return []
         if keep is not None:
-            query = query.where(c.id.not_in(select(c.id).where(_ENDED).order_by(c.finished_at.desc(), c.id.desc()).limit(keep)))
+            query = query.where(c.id.not_in(own.order_by(c.finished_at.desc(), c.id.desc()).limit(keep)))
         with self._reading() as connection:
             return list(connection.execute(query).scalars())
 

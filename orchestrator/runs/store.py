@@ -12,6 +12,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, literal, select, update
@@ -19,9 +20,21 @@ from sqlalchemy import Connection, delete, func, insert, literal, select, update
 from orchestrator.errors import IllegalTransition
 from orchestrator.runs import tables as t
 from orchestrator.runs.changing import begin_attempt, change_held, end_attempt, end_run, insert_events
+from orchestrator.runs.columns import UtcDateTime
 from orchestrator.runs.database import get_run, now, run_of
 from orchestrator.runs.leases import LEASE_TTL
-from orchestrator.runs.models import Artifact, AttemptStatus, Lease, ModelUsage, NewEvent, Run, RunError, RunStatus, WorkerInfo
+from orchestrator.runs.models import (
+    Artifact,
+    AttemptStatus,
+    Lease,
+    ModelUsage,
+    NewEvent,
+    NewRun,
+    Run,
+    RunError,
+    RunStatus,
+    WorkerInfo,
+)
 from orchestrator.runs.reading import MAX_EVENTS, WORKER_TTL, Reader, claimable
 from orchestrator.runs.retention import Retention
 
@@ -38,22 +51,12 @@ class Store(Reader, Retention):
 
     # Writing as anybody
 
-    def add(self, run_id: str, name: str, spec: dict[str, Any]) -> Run:
-        """Record a new run, pending."""
-        values = {
-            "id": run_id,
-            "name": name,
-            "status": RunStatus.PENDING.value,
-            "spec": spec,
-            "created_at": self._now(),
-            "attempt": 0,
-            "cancel_requested": False,
-            "lease_token": 0,
-            "last_seq": 0,
-        }
+    def add(self, new: NewRun) -> Run:
+        """Record a new run, pending, and that its nudge is being sent."""
+        moment = self._now()
         with self._writing() as connection:
-            connection.execute(insert(t.runs).values(values))
-            return get_run(connection, run_id)
+            connection.execute(insert(t.runs).values(**_values_of(new, moment), dispatched_at=moment))
+            return get_run(connection, new.id)
 
     def request_cancel(self, run_id: str) -> Run:
         """Ask for a run to stop. One that no worker has begun is cancelled at once; one that has ended stays as it is."""
@@ -84,7 +87,7 @@ class Store(Reader, Retention):
         c = t.runs.c
         with self._writing() as connection:
             moment = self._now()
-            free = select(c.heartbeat_at).where(c.id == run_id, claimable(moment)).with_for_update()
+            free = select(c.status, c.heartbeat_at).where(c.id == run_id, claimable(moment)).with_for_update()
             found = connection.execute(free).one_or_none()
             if found is None:
                 return None
@@ -93,9 +96,10 @@ class Store(Reader, Retention):
                 "status": RunStatus.RUNNING.value,
                 "worker": worker,
                 "heartbeat_at": moment,
-                "started_at": func.coalesce(c.started_at, literal(moment, t.UtcDateTime)),
+                "started_at": func.coalesce(c.started_at, literal(moment, UtcDateTime)),
                 "lease_token": c.lease_token + 1,
                 "attempt": c.attempt + 1,
+                "lost": c.lost + int(found.status == RunStatus.RUNNING.value),
             }
             statement = update(t.runs).where(c.id == run_id).values(values).returning(c.lease_token, c.attempt)
             taken = connection.execute(statement).one()
@@ -172,6 +176,20 @@ class Store(Reader, Retention):
         """Record that a worker takes no more runs."""
         with self._writing() as connection:
             connection.execute(delete(t.workers).where(t.workers.c.id == worker_id))
+
+
+def _values_of(new: NewRun, moment: datetime) -> dict[str, Any]:
+    return {
+        **vars(new),
+        "labels": dict(new.labels),
+        "provider": (new.spec.get("sandbox") or {}).get("provider", "local"),
+        "status": RunStatus.PENDING.value,
+        "created_at": moment,
+        "attempt": 0,
+        "cancel_requested": False,
+        "lease_token": 0,
+        "last_seq": 0,
+    }
 
 
 def _note_sandbox(connection: Connection, run_id: str, number: int, handle: dict[str, Any]) -> None:

@@ -1,58 +1,26 @@
-"""The tables of the record, for SQLite and PostgreSQL alike. A change here needs a migration."""
+"""The tables of the record: runs, and what happened in them. A change here needs a migration."""
 
 from __future__ import annotations
-
-import re
-from datetime import UTC, datetime
-from typing import Any
 
 from sqlalchemy import (
     JSON,
     BigInteger,
     Boolean,
     Column,
-    DateTime,
     Double,
     ForeignKey,
     Index,
     Integer,
-    MetaData,
     String,
     Table,
-    Text,
+    false,
+    text,
 )
-from sqlalchemy.types import TypeDecorator
 
-metadata = MetaData()
+from orchestrator.runs.columns import PlainText, UtcDateTime, metadata
 
-_UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
-
-
-class UtcDateTime(TypeDecorator[datetime]):
-    """A moment in UTC; SQLite forgets the time zone, so it is put back."""
-
-    impl = DateTime(timezone=True)
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: Any) -> datetime | None:
-        """To the database."""
-        return value.astimezone(UTC) if value else None
-
-    def process_result_value(self, value: datetime | None, dialect: Any) -> datetime | None:
-        """From the database."""
-        return value.replace(tzinfo=UTC) if value and value.tzinfo is None else value
-
-
-class PlainText(TypeDecorator[str]):
-    """Text from anywhere. PostgreSQL takes no NUL, and no database half a surrogate pair: they become U+FFFD."""
-
-    impl = Text
-    cache_ok = True
-
-    def process_bind_param(self, value: str | None, dialect: Any) -> str | None:
-        """To the database."""
-        return None if value is None else _UNSTORABLE.sub("\ufffd", value)
-
+WAITING = text("status = 'pending' AND dispatched_at IS NULL")
+"""The queue: runs that are still to be sent to a worker."""
 
 runs = Table(
     "runs",
@@ -73,8 +41,27 @@ runs = Table(
     Column("heartbeat_at", UtcDateTime),
     Column("sandbox", JSON(none_as_null=True)),
     Column("last_seq", Integer, nullable=False),
+    Column("tenant", String(64), nullable=False, server_default="default"),
+    Column("labels", JSON, nullable=False, server_default="{}"),
+    Column("priority", Integer, nullable=False, server_default="0"),
+    Column("provider", String(100), nullable=False, server_default="local"),
+    Column("thread_id", String(32)),
+    Column("batch_id", String(32)),
+    Column("ready_at", UtcDateTime),
+    Column("dispatched_at", UtcDateTime),
+    Column("lost", Integer, nullable=False, server_default="0"),
+    Column("sandbox_ready", Boolean, nullable=False, server_default=false()),
+    Column("interrupt", JSON(none_as_null=True)),
+    Column("decision", JSON(none_as_null=True)),
+    Column("decide_by", UtcDateTime),
+    Column("waited", Double, nullable=False, server_default="0"),
+    Column("traceparent", String(64)),
     Index("ix_runs_created_at", "created_at"),
     Index("ix_runs_status", "status"),
+    Index("ix_runs_tenant", "tenant", "created_at"),
+    Index("ix_runs_thread", "thread_id"),
+    Index("ix_runs_batch", "batch_id"),
+    Index("ix_runs_queue", "tenant", "priority", "created_at", sqlite_where=WAITING, postgresql_where=WAITING),
 )
 
 events = Table(

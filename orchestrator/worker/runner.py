@@ -11,7 +11,7 @@ from orchestrator.runs.artifacts import ArtifactStore
 from orchestrator.runs.files import RunFolder
 from orchestrator.runs.history import history
 from orchestrator.runs.labels import RUN_LABEL
-from orchestrator.runs.leases import MAX_CLAIMS
+from orchestrator.runs.leases import MAX_LOST
 from orchestrator.runs.models import Lease, Run
 from orchestrator.runs.prices import load_prices
 from orchestrator.runs.store import Store, now
@@ -60,7 +60,7 @@ class Runner:
 
     async def _outcome(self, run: Run, lease: Lease, folder: RunFolder) -> Outcome:
         """How the run ended, whatever happened. Raises `StaleLease` when another worker took it over."""
-        if lease.token > MAX_CLAIMS:
+        if run.lost >= MAX_LOST:
             return outcome_of(InfrastructureError(await asyncio.to_thread(self._given_up, run.id)))
         try:
             return await self._execute_claimed(run, lease, folder)
@@ -72,7 +72,7 @@ class Runner:
 
     def _given_up(self, run_id: str) -> str:
         past = history(self._store.attempts(run_id))
-        return f"the workers of this run died {MAX_CLAIMS} times; it is given up\n{past}"
+        return f"the workers of this run died {MAX_LOST} times; it is given up\n{past}"
 
     async def _execute_claimed(self, run: Run, lease: Lease, folder: RunFolder) -> Outcome:
         secrets = folder.read_secrets()

@@ -82,7 +82,7 @@ class Fanfold:
             for worker in service.workers():
                 os.kill(worker.pid, signal.SIGTERM)
             until(lambda: not service.workers(), "the worker has left")
-            service._broker.stop()
+            service._of.broker.stop()
 
 
 def _home() -> Path:

@@ -2,7 +2,8 @@
 
 from alembic import context
 
-from orchestrator.runs.tables import metadata
+from orchestrator.runs import checkpoint_tables, service_tables, tables  # noqa: F401 - they fill the metadata
+from orchestrator.runs.columns import metadata
 
 connection = context.config.attributes["connection"]
 context.configure(

@@ -21,7 +21,7 @@ from orchestrator.broker import Broker
 from orchestrator.queue import QUEUE
 from orchestrator.runs.database import now
 from orchestrator.runs.labels import INSTALLATION_LABEL, RUN_LABEL
-from orchestrator.runs.leases import LEASE_TTL, MAX_CLAIMS
+from orchestrator.runs.leases import LEASE_TTL, MAX_LOST
 from orchestrator.runs.models import Event, RunError, RunStatus
 from orchestrator.runs.schema import open_database
 from orchestrator.runs.store import Store
@@ -106,7 +106,7 @@ def test_a_run_that_kills_its_workers_is_given_up(new_home, until, start: Start,
     with new_home() as settings, Service(settings) as service:
         run_id, seen = submit(service, tmp_path, "echo begun; sleep 600", timeout=300), 0
         begun = []
-        for number in range(1, MAX_CLAIMS + 1):
+        for number in range(1, MAX_LOST + 1):
             worker = start("-m", "orchestrator.worker")
             event = first(service, run_id, "run.started", after=seen)
             assert event.data["attempt"] == number
@@ -120,7 +120,7 @@ def test_a_run_that_kills_its_workers_is_given_up(new_home, until, start: Start,
         assert run.status is RunStatus.ERROR
         assert run.error is not None
         assert "died 5 times" in run.error.message
-        assert run.error.message.count("lost after") == MAX_CLAIMS
+        assert run.error.message.count("lost after") == MAX_LOST
         pauses = [after - before for before, after in pairwise(begun)]
         print(f"\nattempts of a run that kills its workers began after {', '.join(f'{pause:.1f}' for pause in pauses)} s")
         assert pauses[-1] > LEASE_TTL + 2  # with a heartbeat just before the end, and a slow start of the one before

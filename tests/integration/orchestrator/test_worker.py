@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from orchestrator import service as service_module
+from orchestrator.service import door as service_module
 from orchestrator.broker import Broker
 from orchestrator.errors import InfrastructureError, WorkerUnavailable
 from orchestrator.runs.models import RunStatus

@@ -13,7 +13,7 @@ from orchestrator.controller.loop import Loop
 from orchestrator.controller.reap import Reaper, is_orphan
 from orchestrator.runs.controlling import ControlRecord, Owner
 from orchestrator.runs.labels import ATTEMPT_LABEL, INSTALLATION_LABEL, RUN_LABEL, sandbox_labels
-from orchestrator.runs.models import RunStatus
+from orchestrator.runs.models import NewRun, RunStatus
 from orchestrator.runs.store import Store
 from sandboxes.errors import ProviderUnavailable, SandboxError
 from sandboxes.providers.base import SandboxHandle, SandboxProvider, SandboxSpec
@@ -62,7 +62,7 @@ def home() -> Iterator[Path]:
 async def test_only_the_orphans_of_this_installation_are_destroyed(store: Store, record: ControlRecord, home: Path) -> None:
     us = store.installation()
     for run_id in ("run-live", "run-ended", "run-retried"):
-        store.add(run_id, "name", {})
+        store.add(NewRun(run_id, "name", {}))
         lease = store.claim(run_id, "w")
         assert lease is not None
         if run_id == "run-ended":

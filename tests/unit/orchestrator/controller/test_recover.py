@@ -14,6 +14,7 @@ from orchestrator.errors import InfrastructureError
 from orchestrator.runs.controlling import ControlRecord
 from orchestrator.runs.database import now
 from orchestrator.runs.leases import LEASE_TTL
+from orchestrator.runs.models import NewRun
 from orchestrator.runs.schema import open_database
 from orchestrator.runs.store import Store
 
@@ -49,7 +50,7 @@ def scene(store: Store, database: str, tmp_path: Path) -> Iterator[Scene]:
 
 
 def test_a_run_whose_worker_has_died_is_nudged_as_soon_as_its_lease_has_run_out(store: Store, scene: Scene) -> None:
-    store.add("run-a", "name", {})
+    store.add(NewRun("run-a", "name", {}))
     store.claim("run-a", "w1")
     assert scene.look() == []
     assert scene.look(after=LEASE_TTL - 1) == []
@@ -57,7 +58,7 @@ def test_a_run_whose_worker_has_died_is_nudged_as_soon_as_its_lease_has_run_out(
 
 
 def test_a_run_that_still_waits_is_nudged_less_and_less_often(store: Store, scene: Scene) -> None:
-    store.add("run-a", "name", {})
+    store.add(NewRun("run-a", "name", {}))
     store.claim("run-a", "w1")
     assert scene.look(after=LEASE_TTL + 1) == ["run-a"]
     assert scene.look(after=AGAIN_FIRST / 2) == []
@@ -67,20 +68,20 @@ def test_a_run_that_still_waits_is_nudged_less_and_less_often(store: Store, scen
 
 
 def test_a_new_run_is_left_to_its_own_nudge_at_first(store: Store, scene: Scene) -> None:
-    store.add("run-a", "name", {})
+    store.add(NewRun("run-a", "name", {}))
     assert scene.look() == []
     assert scene.look(after=ON_ITS_WAY + 0.5) == ["run-a"]
 
 
 def test_runs_that_are_on_the_queue_are_left_there_until_they_have_waited_for_very_long(store: Store, scene: Scene) -> None:
-    store.add("run-a", "name", {})
+    store.add(NewRun("run-a", "name", {}))
     scene.queue_is_empty = False
     assert scene.look(after=ON_ITS_WAY + 0.5) == []
     assert scene.look(after=STARVED) == ["run-a"]
 
 
 def test_a_nudge_that_did_not_arrive_is_sent_again_at_once(store: Store, scene: Scene) -> None:
-    store.add("run-a", "name", {})
+    store.add(NewRun("run-a", "name", {}))
     scene.broker_is_there = False
     with pytest.raises(InfrastructureError):
         scene.look(after=ON_ITS_WAY + 0.5)

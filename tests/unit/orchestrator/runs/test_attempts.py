@@ -9,7 +9,7 @@ import pytest
 from orchestrator.errors import StaleLease
 from orchestrator.runs.history import history
 from orchestrator.runs.leases import LEASE_TTL
-from orchestrator.runs.models import Attempt, AttemptStatus, Lease, RunError, RunStatus
+from orchestrator.runs.models import Attempt, AttemptStatus, Lease, NewRun, RunError, RunStatus
 from orchestrator.runs.store import Store
 
 FAILED = RunError("task", "the command failed with exit code 3")
@@ -17,7 +17,7 @@ FAILED = RunError("task", "the command failed with exit code 3")
 
 @pytest.fixture
 def lease(store: Store) -> Lease:
-    store.add("run-a", "name", {})
+    store.add(NewRun("run-a", "name", {}))
     claimed = store.claim("run-a", "w1")
     assert claimed is not None
     return claimed
@@ -28,7 +28,7 @@ def statuses(store: Store) -> list[tuple[int, str, str]]:
 
 
 def test_a_run_that_nobody_has_claimed_has_no_attempts(store: Store) -> None:
-    store.add("run-a", "name", {})
+    store.add(NewRun("run-a", "name", {}))
     assert store.attempts("run-a") == []
     store.request_cancel("run-a")
     assert store.attempts("run-a") == []

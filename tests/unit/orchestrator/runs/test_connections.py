@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from orchestrator.errors import InfrastructureError
-from orchestrator.runs.models import NewEvent
+from orchestrator.runs.models import NewEvent, NewRun
 from orchestrator.runs.schema import open_database
 from orchestrator.runs.store import Store, now
 from tests.services import PostgresServer, postgres_server
@@ -21,7 +21,7 @@ CUT_OFF = (
 def test_a_call_after_connections_were_cut_works(postgres: PostgresServer, tmp_path: Path) -> None:
     with postgres.fresh_database() as url:
         store = Store(open_database(url.render_as_string(), tmp_path / "lock"))
-        store.add("run-a", "name", {})
+        store.add(NewRun("run-a", "name", {}))
         other = create_engine(url)
         with other.connect() as connection:
             connection.execute(text(CUT_OFF))
@@ -33,7 +33,7 @@ def test_a_call_after_connections_were_cut_works(postgres: PostgresServer, tmp_p
 def test_a_server_that_was_away_is_used_again(tmp_path: Path) -> None:
     with postgres_server() as server:
         store = Store(open_database(server.url().render_as_string(), tmp_path / "lock"))
-        store.add("run-a", "name", {})
+        store.add(NewRun("run-a", "name", {}))
         lease = store.claim("run-a", "w")
         assert lease is not None
         server.stop()

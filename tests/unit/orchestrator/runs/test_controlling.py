@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.runs.controlling import ControlRecord, Owner, WaitingRun
-from orchestrator.runs.leases import BACKOFF, LEASE_TTL, MAX_CLAIMS, patience
-from orchestrator.runs.models import RunStatus
+from orchestrator.runs.leases import BACKOFF, LEASE_TTL, MAX_LOST, patience
+from orchestrator.runs.models import NewRun, RunStatus
 from orchestrator.runs.schema import open_database
 from orchestrator.runs.store import Store
 
@@ -23,24 +23,24 @@ def record(store: Store, database: str, tmp_path: Path, clock) -> Iterator[Contr
 
 
 def test_a_run_without_its_worker_comes_back_more_slowly_each_time(store: Store, record: ControlRecord, clock) -> None:
-    store.add("run-a", "name", {})
-    for claims in range(1, MAX_CLAIMS + 2):
+    store.add(NewRun("run-a", "name", {}))
+    for claims in range(1, MAX_LOST + 2):
         assert store.claim("run-a", f"w{claims}") is not None
         assert record.lost_runs() == []
-        clock.advance(patience(claims) - 0.5)
+        clock.advance(patience(claims - 1) - 0.5)
         assert record.lost_runs() == []
         assert store.claim("run-a", "too early") is None
         clock.advance(1)
         assert record.lost_runs() == [WaitingRun("run-a", claims)]
-    assert [patience(n) - LEASE_TTL for n in range(1, 6)] == [0, BACKOFF, 2 * BACKOFF, 4 * BACKOFF, 8 * BACKOFF]
-    assert patience(1000) == patience(MAX_CLAIMS)
+    assert [patience(n) - LEASE_TTL for n in range(5)] == [0, BACKOFF, 2 * BACKOFF, 4 * BACKOFF, 8 * BACKOFF]
+    assert patience(1000) == patience(MAX_LOST)
 
 
 def test_pending_runs_wait_for_a_while_before_anybody_asks(store: Store, record: ControlRecord, clock) -> None:
-    store.add("run-a", "name", {})
+    store.add(NewRun("run-a", "name", {}))
     assert record.pending_runs(older_than=1) == []
     clock.advance(2)
-    store.add("run-b", "name", {})
+    store.add(NewRun("run-b", "name", {}))
     assert record.pending_runs(older_than=1) == [WaitingRun("run-a", 0)]
     store.claim("run-a", "w")
     assert record.pending_runs(older_than=1) == []
@@ -48,7 +48,7 @@ def test_pending_runs_wait_for_a_while_before_anybody_asks(store: Store, record:
 
 def test_a_run_tells_what_its_sandboxes_need_to_know(store: Store, record: ControlRecord) -> None:
     for run_id in ("run-a", "run-b"):
-        store.add(run_id, "name", {})
+        store.add(NewRun(run_id, "name", {}))
     lease = store.claim("run-a", "w")
     assert lease is not None
     store.set_sandbox(lease, {"provider": "local", "id": "sbx-1"})

@@ -16,7 +16,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule, 
 
 from orchestrator.errors import IllegalTransition, StaleLease
 from orchestrator.runs.leases import LEASE_TTL, patience
-from orchestrator.runs.models import TRANSITIONS, Artifact, Attempt, Event, Lease, NewEvent, Run, RunError, RunStatus
+from orchestrator.runs.models import TRANSITIONS, Artifact, Attempt, Event, Lease, NewEvent, NewRun, Run, RunError, RunStatus
 from orchestrator.runs.schema import open_database
 from orchestrator.runs.store import Store
 
@@ -63,14 +63,14 @@ class Life(RuleBasedStateMachine):
     @rule(target=runs)
     def add(self) -> str:
         run_id = f"run-{uuid.uuid4().hex[:12]}"
-        assert self.store.add(run_id, "name", {}).status is RunStatus.PENDING
+        assert self.store.add(NewRun(run_id, "name", {})).status is RunStatus.PENDING
         self.expected[run_id] = Expected()
         return run_id
 
     @rule(target=leases, run=runs, worker=st.sampled_from(["w1", "w2"]))
     def claim(self, run: str, worker: str) -> Lease:
         expected, lease = self.expected[run], self.store.claim(run, worker)
-        silent = expected.heard + timedelta(seconds=patience(expected.token)) < self.clock.moment
+        silent = expected.heard + timedelta(seconds=patience(expected.attempts.count("lost"))) < self.clock.moment
         free = expected.status is RunStatus.PENDING or (expected.status is RunStatus.RUNNING and silent)
         assert (lease is not None) == free
         if lease is None:

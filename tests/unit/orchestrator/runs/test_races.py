@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.errors import FanfoldError, IllegalTransition, StaleLease
 from orchestrator.runs.leases import LEASE_TTL
-from orchestrator.runs.models import Artifact, AttemptStatus, Lease, NewEvent, RunError, RunStatus
+from orchestrator.runs.models import Artifact, AttemptStatus, Lease, NewEvent, NewRun, RunError, RunStatus
 from orchestrator.runs.store import Store, now
 
 THREADS = 8
@@ -35,7 +35,7 @@ def at_once(*calls: Callable[[], Any]) -> list[Any]:
 
 
 def claimed(store: Store, run_id: str) -> Lease:
-    store.add(run_id, "name", {})
+    store.add(NewRun(run_id, "name", {}))
     lease = store.claim(run_id, "w")
     assert lease is not None
     return lease
@@ -45,7 +45,7 @@ def claimed(store: Store, run_id: str) -> Lease:
 def test_of_many_that_claim_a_run_one_gets_it(store: Store, clock, left_by_a_worker: bool) -> None:
     runs = [f"run-{number}" for number in range(ROUNDS)]
     for run_id in runs:
-        store.add(run_id, "name", {})
+        store.add(NewRun(run_id, "name", {}))
         if left_by_a_worker:
             store.claim(run_id, "dead")
     clock.advance(LEASE_TTL + 1)
@@ -96,7 +96,7 @@ def test_a_run_that_several_end_at_once_ends_once(store: Store) -> None:
 def test_a_run_is_either_claimed_or_cancelled_or_given_up(store: Store) -> None:
     for number in range(ROUNDS):
         run_id = f"run-{number}"
-        store.add(run_id, "name", {})
+        store.add(NewRun(run_id, "name", {}))
         lease, cancelled, given_up = at_once(
             partial(store.claim, run_id, "w"),
             partial(store.request_cancel, run_id),

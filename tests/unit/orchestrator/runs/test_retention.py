@@ -13,7 +13,7 @@ from orchestrator.runs import tables as t
 from orchestrator.runs.artifacts import REMOVE_AFTER, ArtifactStore
 from orchestrator.runs.engine import make_engine
 from orchestrator.runs.files import RunFolder
-from orchestrator.runs.models import NewEvent, RunError, RunStatus
+from orchestrator.runs.models import NewEvent, NewRun, RunError, RunStatus
 from orchestrator.runs.retention import RUNS_AT_ONCE, discard
 from orchestrator.runs.store import Store, now
 
@@ -30,10 +30,10 @@ ENDS = {
 def ended(store: Store, clock) -> list[str]:
     """Four runs that ended 4, 3, 2 and 1 hours ago, and two that have not ended."""
     for run_id in ("run-old-pending", "run-old-running"):
-        store.add(run_id, "name", {})
+        store.add(NewRun(run_id, "name", {}))
     store.claim("run-old-running", "w")
     for run_id, status in ENDS.items():
-        store.add(run_id, "name", {})
+        store.add(NewRun(run_id, "name", {}))
         lease = store.claim(run_id, "w")
         assert lease is not None
         store.append(lease, [NewEvent("log", {}, now())])
@@ -78,7 +78,7 @@ async def test_folders_go_and_content_that_no_run_refers_to(store: Store, tmp_pa
     artifacts, runs_dir = ArtifactStore(str(tmp_path / "artifacts"), tmp_path / "spool"), tmp_path / "runs"
     digests: dict[str, str] = {}
     for run_id, words in {"run-1": ["only mine", "shared"], "run-2": ["shared", "also mine"]}.items():
-        store.add(run_id, "name", {})
+        store.add(NewRun(run_id, "name", {}))
         RunFolder.of(runs_dir, run_id).create()
         lease = store.claim(run_id, "w")
         assert lease is not None
@@ -99,7 +99,7 @@ async def test_folders_go_and_content_that_no_run_refers_to(store: Store, tmp_pa
 def test_many_runs_go_in_portions(store: Store, tmp_path: Path) -> None:
     runs = [f"run-{number}" for number in range(RUNS_AT_ONCE * 2 + 1)]
     for run_id in runs:
-        store.add(run_id, "name", {})
+        store.add(NewRun(run_id, "name", {}))
         store.request_cancel(run_id)
     artifacts = ArtifactStore(str(tmp_path / "artifacts"), tmp_path / "spool")
     discard(store, runs, runs_dir=tmp_path / "runs", artifacts=artifacts)

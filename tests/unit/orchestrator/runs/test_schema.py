@@ -18,10 +18,10 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, func, select, text
 
 from orchestrator.errors import BadInput, InfrastructureError
-from orchestrator.runs import schema
+from orchestrator.runs import checkpoint_tables, schema, service_tables  # noqa: F401 - they fill the metadata
+from orchestrator.runs.columns import metadata
 from orchestrator.runs.engine import WRITE, make_engine
 from orchestrator.runs.schema import HEAD, UPGRADE_KEY, open_database
-from orchestrator.runs.tables import metadata
 
 MIGRATIONS = Path(schema.__file__).parent / "migrations"
 

@@ -13,7 +13,17 @@ import pytest
 
 from orchestrator.errors import IllegalTransition, RunNotFound, StaleLease
 from orchestrator.runs.leases import LEASE_TTL
-from orchestrator.runs.models import TRANSITIONS, Artifact, Lease, NewEvent, RunError, RunStatus, WorkerInfo
+from orchestrator.runs.models import (
+    DEFAULT_TENANT,
+    TRANSITIONS,
+    Artifact,
+    Lease,
+    NewEvent,
+    NewRun,
+    RunError,
+    RunStatus,
+    WorkerInfo,
+)
 from orchestrator.runs.store import WORKER_TTL, Store, now
 
 
@@ -22,14 +32,14 @@ def event(text: str) -> NewEvent:
 
 
 def claimed(store: Store, run_id: str = "run-a", worker: str = "w1") -> Lease:
-    store.add(run_id, "name", {"command": "x"})
+    store.add(NewRun(run_id, "name", {"command": "x"}))
     lease = store.claim(run_id, worker)
     assert lease is not None
     return lease
 
 
 def test_a_run_lives_from_pending_to_success(store: Store) -> None:
-    added = store.add("run-a", "name", {"command": "x"})
+    added = store.add(NewRun("run-a", "name", {"command": "x"}))
     assert (added.status, added.attempt, added.spec) == (RunStatus.PENDING, 0, {"command": "x"})
     lease = store.claim("run-a", "w1")
     assert lease == Lease("run-a", 1, "w1")
@@ -102,7 +112,7 @@ def test_every_status_has_its_steps_and_the_terminal_ones_have_none() -> None:
 
 
 def test_a_pending_run_is_cancelled_at_once_and_nobody_can_claim_it(store: Store) -> None:
-    store.add("run-a", "name", {})
+    store.add(NewRun("run-a", "name", {}))
     assert store.request_cancel("run-a").status is RunStatus.CANCELLED
     assert store.claim("run-a", "w1") is None
     assert [e.type for e in store.events("run-a")] == ["run.finished"]
@@ -124,7 +134,7 @@ def test_cancelling_what_has_ended_changes_nothing(store: Store) -> None:
 
 
 def test_only_a_pending_run_is_given_up(store: Store) -> None:
-    store.add("run-a", "name", {})
+    store.add(NewRun("run-a", "name", {}))
     assert store.abandon("run-a", RunError("infrastructure", "no broker")).exit_code == 3
     with pytest.raises(IllegalTransition):
         store.abandon("run-a", RunError("infrastructure", "no broker"))
@@ -148,13 +158,13 @@ def test_an_artifact_of_the_same_name_is_replaced(store: Store) -> None:
 
 def test_runs_are_found_by_prefix_status_and_age(store: Store) -> None:
     for run_id in ("run-aa", "run-ab", "run-b_"):
-        store.add(run_id, "name", {})
+        store.add(NewRun(run_id, "name", {}))
     store.request_cancel("run-ab")
     assert [run.id for run in store.recent(limit=2)] == ["run-b_", "run-ab"]
     assert [run.id for run in store.recent(RunStatus.CANCELLED)] == ["run-ab"]
-    assert {run.id for run in store.find("run-a")} == {"run-aa", "run-ab"}
-    assert store.find("run-%") == []
-    assert [run.id for run in store.find("run-b_")] == ["run-b_"]
+    assert {run.id for run in store.find("run-a", tenant=DEFAULT_TENANT)} == {"run-aa", "run-ab"}
+    assert store.find("run-%", tenant=DEFAULT_TENANT) == []
+    assert [run.id for run in store.find("run-b_", tenant=DEFAULT_TENANT)] == ["run-b_"]
 
 
 def test_text_of_any_kind_survives(store: Store) -> None:
@@ -197,7 +207,7 @@ def test_of_processes_that_claim_at_once_each_run_has_one_winner(store: Store, d
     runs = [f"run-{number}" for number in range(20)]
     names = ["p1", "p2", "p3"]
     for run_id in [*runs, *(f"run-shared-{name}" for name in names)]:
-        store.add(run_id, "name", {})
+        store.add(NewRun(run_id, "name", {}))
     command = [sys.executable, "-c", CONTENDER, database, str(tmp_path / "lock")]
     environ = {**os.environ, "PYTHONWARNINGS": "error"}
     processes = [

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.errors import StaleLease
 from orchestrator.runs.leases import LEASE_TTL
-from orchestrator.runs.models import Lease, ModelUsage, RunError
+from orchestrator.runs.models import Lease, ModelUsage, NewRun, RunError
 from orchestrator.runs.store import Store
 
 HUGE = 5_000_000_000
@@ -18,7 +18,7 @@ def used(attempt: int, agent: str, cost: int | None = None) -> ModelUsage:
 
 @pytest.fixture
 def lease(store: Store) -> Lease:
-    store.add("run-a", "name", {})
+    store.add(NewRun("run-a", "name", {}))
     claimed = store.claim("run-a", "w1")
     assert claimed is not None
     return claimed

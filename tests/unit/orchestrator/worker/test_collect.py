@@ -11,6 +11,7 @@ import pytest
 from orchestrator.errors import InfrastructureError
 from orchestrator.runs.artifacts import ArtifactStore, one_piece
 from orchestrator.runs.files import RunFolder
+from orchestrator.runs.models import NewRun
 from orchestrator.runs.schema import open_database
 from orchestrator.runs.store import Store
 from orchestrator.spec import RunSpec
@@ -28,7 +29,7 @@ class Kept:
     def __init__(self, home: Path) -> None:
         self.store = Store(open_database(f"sqlite:///{home}/fanfold.db", home / "database.lock"))
         self.artifacts = ArtifactStore(str(home / "artifacts"), home / "spool")
-        self.store.add(RUN, "test", {})
+        self.store.add(NewRun(RUN, "test", {}))
         lease = self.store.claim(RUN, "worker")
         assert lease is not None
         self.recorder = Recorder(self.store, lease, Redactor(["hunter2"]))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import StaleLease
-from orchestrator.runs.models import Event, Lease
+from orchestrator.runs.models import Event, Lease, NewRun
 from orchestrator.runs.schema import open_database
 from orchestrator.runs.store import Store
 from orchestrator.worker import output as output_module
@@ -21,7 +21,7 @@ from orchestrator.worker.redact import Redactor
 @pytest.fixture
 def store(tmp_path: Path):
     opened = Store(open_database(f"sqlite:///{tmp_path / 'x.db'}", tmp_path / "lock"))
-    opened.add("run-a", "a", {})
+    opened.add(NewRun("run-a", "a", {}))
     yield opened
     opened.close()
 

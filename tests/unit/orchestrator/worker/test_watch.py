@@ -11,7 +11,7 @@ from sqlalchemy import text
 from orchestrator.errors import RunCancelled, StaleLease
 from orchestrator.runs.engine import WRITE
 from orchestrator.runs.leases import LEASE_TTL
-from orchestrator.runs.models import Lease, RunStatus
+from orchestrator.runs.models import Lease, NewRun, RunStatus
 from orchestrator.runs.schema import open_database
 from orchestrator.runs.store import Store
 from orchestrator.worker.watch import Watch
@@ -22,7 +22,7 @@ DEADLINE = 30.0
 
 @pytest.fixture
 def lease(store: Store) -> Lease:
-    store.add("run-a", "name", {})
+    store.add(NewRun("run-a", "name", {}))
     claimed = store.claim("run-a", "w")
     assert claimed is not None
     return claimed

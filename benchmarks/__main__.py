@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks import filesystem, harness, local, swerex, toolbox
+from benchmarks import dispatch, filesystem, harness, local, swerex, toolbox
 from benchmarks.measure import run
 
 if __name__ == "__main__":
-    run({**filesystem.BENCH, **harness.BENCH, **local.BENCH, **swerex.BENCH, **toolbox.BENCH})
+    run({**dispatch.BENCH, **filesystem.BENCH, **harness.BENCH, **local.BENCH, **swerex.BENCH, **toolbox.BENCH})

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from orchestrator.cleartext import check_no_secret
 from orchestrator.errors import BadInput
-from orchestrator.models import find_model_key, split_model
+from orchestrator.models import find_model_key, key_variable, split_model
 from orchestrator.runs.files import RunFolder, Secrets
 from orchestrator.spec import AgentSpec, RunSpec
 
@@ -24,21 +25,39 @@ def freeze_run(
     named: Collection[str],
 ) -> None:
     """Put inputs, model file and secrets of `spec` into `folder`. Raises `BadInput`; see `Service.submit` for the rest."""
-    secrets = Secrets(
-        _resolve_secrets(spec, granted, environ),
+    secrets = find_secrets(spec, granted, environ)
+    freeze_files(spec, folder, base_dir=base_dir, named=named)
+    folder.write_secrets(secrets)
+
+
+def find_secrets(spec: RunSpec, granted: Collection[str], environ: Mapping[str, str]) -> Secrets:
+    """The values of the secrets, and the model's key.
+
+    Raises `BadInput` when one is not granted or not set, or is written into the task.
+    """
+    found = Secrets(
+        resolve_secrets(spec, granted, environ),
         find_model_key(spec.agent.model, environ) if spec.agent else None,
     )
+    check_no_secret(spec, found.env, found.model_key)
+    return found
+
+
+def freeze_files(spec: RunSpec, folder: RunFolder, *, base_dir: Path, named: Collection[str]) -> None:
+    """Put inputs and model file of `spec` into `folder`. Raises `BadInput`; see `Service.submit` for the rest."""
     if spec.agent:
         _freeze_model(spec.agent, folder, base_dir, outside="model" in named)
     if spec.inputs:
         from orchestrator.inputs import freeze  # it imports a Git library
 
         freeze(spec.inputs, base_dir, folder.path, allow_outside="inputs" in named)
-    folder.write_secrets(secrets)
 
 
-def _resolve_secrets(spec: RunSpec, granted: Collection[str], environ: Mapping[str, str]) -> dict[str, str]:
-    """The values of the secrets. A task file is not trusted to take what it names: a person grants each variable."""
+def resolve_secrets(spec: RunSpec, granted: Collection[str], environ: Mapping[str, str]) -> dict[str, str]:
+    """The values of the secrets, by their names in the sandbox. Raises `BadInput` when one is not granted or not set.
+
+    A task file is not trusted to take what it names: a person grants each variable.
+    """
     refused = sorted(set(spec.secret_variables.values()) - set(granted))
     if refused:
         options = " ".join(f"--secret {name}" for name in refused)
@@ -52,6 +71,18 @@ def _resolve_secrets(spec: RunSpec, granted: Collection[str], environ: Mapping[s
             raise BadInput(f"secrets.{name}: the variable {variable} is not set, or empty, in your environment")
         values[name] = environ[variable]
     return values
+
+
+def secrets_to_send(spec: RunSpec, granted: Collection[str], environ: Mapping[str, str]) -> dict[str, str]:
+    """What a task needs of `environ`, by variable, for a run that is ordered elsewhere. Raises `BadInput` as `find_secrets`.
+
+    Beside its secrets that is the key of its model; where there is none here, it may be there.
+    """
+    values = resolve_secrets(spec, granted, environ)
+    found = {variable: values[name] for name, variable in spec.secret_variables.items()}
+    if spec.agent and (variable := key_variable(spec.agent.model, environ)):
+        found[variable] = environ[variable]
+    return found
 
 
 def _freeze_model(agent: AgentSpec, folder: RunFolder, base_dir: Path, *, outside: bool) -> None:

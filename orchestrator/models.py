@@ -59,11 +59,18 @@ def model_provider(model: str) -> str | None:
 
 def find_model_key(model: str, environ: Mapping[str, str]) -> str | None:
     """The key for `model` among `environ`; None when it needs none that is known. Raises `BadInput` when it is missing."""
-    provider = model_provider(model)
-    names = MODEL_KEYS.get(provider or "", ())
+    names = _key_names(model)
     if not names:
         return None
-    for name in names:
-        if environ.get(name):
-            return environ[name]
+    if variable := key_variable(model, environ):
+        return environ[variable]
     raise BadInput(f"model '{model}': its key is missing: set {' or '.join(names)} in the environment, or choose another model")
+
+
+def key_variable(model: str, environ: Mapping[str, str]) -> str | None:
+    """The variable of `environ` that holds the key for `model`; None when none does, or when no key is known to be needed."""
+    return next((name for name in _key_names(model) if environ.get(name)), None)
+
+
+def _key_names(model: str) -> tuple[str, ...]:
+    return MODEL_KEYS.get(model_provider(model) or "", ())

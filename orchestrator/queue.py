@@ -6,11 +6,12 @@ another worker has, does nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.errors import InfrastructureError
+from orchestrator.errors import BadInput, InfrastructureError
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -18,11 +19,30 @@ if TYPE_CHECKING:
 EXECUTE_RUN = "fanfold.execute_run"
 """Argument: the id of a run."""
 QUEUE = "fanfold"
+"""Where runs go that no route of the policy sends elsewhere."""
 VISIBILITY_TIMEOUT = 3600
 """Seconds after which the broker shows a message again that a worker took and did not finish."""
 LOOK_TIMEOUT = 2
 """Seconds to reach the broker for a look at the queue."""
 SEND_RETRIES = {"max_retries": 3, "interval_start": 0.05, "interval_step": 0.2, "interval_max": 1.0}
+
+
+_QUEUE_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,31}")
+
+
+def check_queue(name: str) -> str:
+    """The name of a queue. Raises `ValueError` when it cannot be one."""
+    if not _QUEUE_NAME.fullmatch(name):
+        raise ValueError(f"{name!r} cannot be the name of a queue: at most 32 lower-case letters, digits, and any of . _ -")
+    return name
+
+
+def queue_names(text: str) -> tuple[str, ...]:
+    """The names in `a,b`. Raises `BadInput`."""
+    try:
+        return tuple(sorted({check_queue(name.strip()) for name in text.split(",")}))
+    except ValueError as exc:
+        raise BadInput(f"--queues: {exc}") from exc
 
 
 def make_app(broker_url: str) -> Celery:
@@ -51,28 +71,33 @@ def make_app(broker_url: str) -> Celery:
     return app
 
 
-def send_execute_run(app: Celery, run_id: str) -> None:
-    """Nudge a worker to execute a run. Raises `InfrastructureError` when the broker is not there."""
+def send_execute_run(app: Celery, run_id: str, queue: str = QUEUE) -> None:
+    """Nudge a worker of a queue to execute a run. Raises `InfrastructureError` when the broker is not there."""
     options: dict[str, Any] = {"retry": True, "retry_policy": SEND_RETRIES}
-    with _translated():
-        app.send_task(EXECUTE_RUN, args=(run_id,), queue=QUEUE, **options)
+    with translated():
+        app.send_task(EXECUTE_RUN, args=(run_id,), queue=queue, **options)
 
 
-def nothing_queued(app: Celery) -> bool:
+def nothing_queued(app: Celery, queues: Iterable[str] = (QUEUE,)) -> bool:
     """Whether no nudge waits for a worker. Raises `InfrastructureError` when the broker is not there."""
-    from kombu.exceptions import ChannelError
-
-    with _translated(), app.connection_for_write() as connection:
+    with translated(), app.connection_for_write() as connection:
         connection.ensure_connection(max_retries=1, timeout=LOOK_TIMEOUT)
         channel: Any = connection.default_channel
-        try:
-            return int(channel.queue_declare(QUEUE, passive=True).message_count) == 0
-        except ChannelError:  # a queue without messages is none
-            return True
+        return not any(_length(channel, queue) for queue in queues)
+
+
+def _length(channel: Any, queue: str) -> int:
+    from kombu.exceptions import ChannelError
+
+    try:
+        return int(channel.queue_declare(queue, passive=True).message_count)
+    except ChannelError:  # a queue without messages is none
+        return 0
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def translated() -> Iterator[None]:
+    """What a broker raises as an `InfrastructureError` that says what to look at."""
     try:
         yield
     except Exception as exc:  # kombu lets errors of every transport through
@@ -83,5 +108,6 @@ def _translated() -> Iterator[None]:
 
 def _is_connection_error(exc: Exception) -> bool:
     from kombu.exceptions import OperationalError
+    from redis.exceptions import RedisError  # also what it refuses: the number of a database, or more when it is full
 
-    return isinstance(exc, OperationalError | OSError)
+    return isinstance(exc, OperationalError | OSError | RedisError)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from orchestrator.complaints import did_you_mean
 from orchestrator.errors import BadInput
-from sandboxes.providers.base import Duration
+from orchestrator.vault import keys_of
+from sandboxes.providers.base import Duration, Size
 
 PREFIX = "FANFOLD_"
 DEFAULT_TENANT = "default"
@@ -32,6 +33,10 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True)
 
+    url: str | None = None
+    """Address of an API (`https://host`): the command line then works there instead of on this machine."""
+    api_key: SecretStr | None = None
+    """The key that opens that API: `ffk_...`."""
     home: Path = Field(default_factory=default_home)
     """Folder of the local state: database, embedded broker, runs, sandboxes. Made with mode 0700."""
     database_url: str | None = None
@@ -50,8 +55,29 @@ class Settings(BaseSettings):
     """Variables, separated by commas, that task files may take as secrets without being asked for each (`--secret`)."""
     prices: Path | None = None
     """YAML file with what models cost, in USD for a million tokens: `models: {"openai:gpt-*": {input: 3, output: 15}}`."""
+    secret_key: SecretStr | None = None
+    """Keys that secrets are sealed with: 32 random bytes in base64 each; of several, separated by commas, the first seals.
+    Default: the file `secret.key` in `home`, made when it is needed; processes with other homes must be given the same keys."""
+    webhook_allow_private: bool = False
+    """Webhooks may lead to private, loopback and link-local addresses, and be plain HTTP."""
+    policy: Path | None = None
+    """YAML file with caps, routes to queues and tenants' limits; see `orchestrator/policy.py`."""
     docker_image: str | None = None
     """Image of the docker provider when a task names none."""
+    log_format: Literal["json", "console"] | None = None
+    """How processes write their logs to stderr. Default: `console` when that is a terminal, else `json`, a line for each."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """What is less important than this is not logged."""
+    metrics_addr: Annotated[str, Field(pattern=r"^[^\s/:]*:\d{1,5}$|^\[[0-9a-fA-F:]+\]:\d{1,5}$")] | None = None
+    """`HOST:PORT` at which a worker or a controller serves its metrics to Prometheus. Default: nowhere."""
+    metrics_public: bool = False
+    """`/metrics` of the API answers without a key. It names tenants, and what they use."""
+    max_upload: Size = 2 * 1024**3
+    """Bytes of one upload to the API (`500MiB`)."""
+    api_git: bool = False
+    """Whether runs that are submitted to the API may name Git repositories, which this machine then fetches."""
+    cors_origins: Annotated[frozenset[str], NoDecode] = frozenset()
+    """Origins, separated by commas, whose pages may use the API from a browser (`https://example.org`). Default: none."""
     debug: bool = False
     """Show tracebacks of unexpected errors."""
 
@@ -60,10 +86,17 @@ class Settings(BaseSettings):
     def _absolute(cls, value: Path) -> Path:
         return value.expanduser().absolute()
 
-    @field_validator("allowed_secrets", mode="before")
+    @field_validator("allowed_secrets", "cors_origins", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
+
+    @field_validator("secret_key")
+    @classmethod
+    def _of_keys(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            keys_of(value.get_secret_value())
+        return value
 
     @property
     def database(self) -> str:
@@ -86,12 +119,17 @@ class Settings(BaseSettings):
         return self.home / "runs"
 
     @property
+    def uploads_dir(self) -> Path:
+        """A folder for each tenant with what was uploaded for runs to come."""
+        return self.home / "uploads"
+
+    @property
     def worker_log(self) -> Path:
         """Where workers that were started on demand write."""
         return self.home / "worker.log"
 
 
-def load_settings() -> Settings:
+def load_settings(*, make_home: bool = True) -> Settings:
     """The settings of this process, its home made. Raises `BadInput` for an unknown or a wrong variable."""
     known = {PREFIX + name.upper() for name in Settings.model_fields}
     for name in sorted(os.environ):
@@ -103,7 +141,8 @@ def load_settings() -> Settings:
     except ValidationError as exc:
         wrong = [f"{PREFIX}{str(error['loc'][0]).upper()}: {error['msg']}" for error in exc.errors(include_url=False)]
         raise BadInput("\n".join(wrong)) from exc
-    make_private_folder(settings.home)
+    if make_home:
+        make_private_folder(settings.home)
     return settings
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, field_validator, model_validator
 
@@ -23,12 +23,26 @@ MAX_TIMEOUT = 7 * 86400.0
 """Seconds."""
 LIFETIME_MARGIN = 300.0
 """Seconds that a sandbox may outlive its run's timeout: for unpacking before and collecting outputs after."""
+DEFAULT_DECIDE_WITHIN = 86400.0
+"""Seconds."""
+DEFAULT_KEEP_FOR = 3600.0
+"""Seconds."""
+MAX_KEEP = 86400.0
+"""Seconds for which a sandbox can be kept after its run."""
 MAX_RETRIES = 10
 MAX_TEXT = 512 * 1024
 """Characters of a prompt or a command; below the size of a task file."""
+MAX_LABELS = 32
+"""Of one run."""
+MAX_LABEL_VALUE = 255
+"""Characters."""
+MAX_PRIORITY = 100
+
+Decision = Literal["approve", "edit", "reject", "respond"]
 
 _NAME = re.compile(r"[\w][\w .:/+-]{0,99}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LABEL = re.compile(r"[a-z0-9./_-]{1,63}")
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -72,6 +86,21 @@ def check_inside(value: str) -> str:
 
 
 InsidePath = Annotated[str, AfterValidator(check_inside)]
+
+
+def _check_labels(values: dict[str, str]) -> dict[str, str]:
+    if len(values) > MAX_LABELS:
+        raise ValueError(f"there are {len(values)} labels; a run has at most {MAX_LABELS}")
+    for name, value in values.items():
+        if not _LABEL.fullmatch(name):
+            raise ValueError(f"{name!r} cannot be a label: write 1 to 63 small letters, digits and any of . / _ -")
+        if len(value) > MAX_LABEL_VALUE or "\0" in value:
+            raise ValueError(f"the value of the label {name} must be at most {MAX_LABEL_VALUE} characters, and no NUL")
+    return values
+
+
+Labels = Annotated[dict[str, Annotated[str, BeforeValidator(_number_as_text)]], AfterValidator(_check_labels)]
+Priority = Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)]
 
 
 class SubAgentSpec(Strict):
@@ -126,6 +155,21 @@ class AgentSpec(Strict):
     """AGENTS.md files in the working directory, which the agent is shown and may keep up."""
     skills: tuple[InsidePath, ...] = ()
     """Folders in the working directory whose subfolders are skills (SKILL.md)."""
+
+    interrupt_on: dict[str, bool | tuple[Decision, ...]] = Field(default_factory=dict)
+    """Tools that a person decides about before they run: `execute: true`, or the decisions that are allowed."""
+    decide_within: Duration = Field(DEFAULT_DECIDE_WITHIN, le=MAX_TIMEOUT)
+    """Seconds that a person has for a decision; they do not count as the run's time. Without one it ends as `timeout`."""
+    while_waiting: Literal["keep", "pause", "snapshot"] = "keep"
+    """What becomes of the sandbox meanwhile: it goes on, stands still, or its files are stored and it is made again."""
+
+    def asked_about(self) -> dict[str, Any] | None:
+        """`interrupt_on` as `create_deep_agent` takes it."""
+        asked: dict[str, Any] = {}
+        for name, allowed in self.interrupt_on.items():
+            if allowed:
+                asked[name] = {"allowed_decisions": list(allowed)} if isinstance(allowed, tuple) else True
+        return asked or None
 
     @model_validator(mode="after")
     def _told_apart(self) -> AgentSpec:
@@ -202,6 +246,26 @@ class TaskSandbox(Strict):
     """Default: the run's timeout and a margin."""
     idle_timeout: Duration | None = None
     runtime: str | None = None
+    on_loss: Literal["restart", "fail"] = "restart"
+    """When the sandbox is gone and the run is not done: it begins again from its inputs, or it fails."""
+    keep: Literal["never", "on-failure", "always"] = "never"
+    """Whether the sandbox stays after the run, for somebody to look into: after one that failed or ran out of time, or any."""
+    keep_for: Duration = Field(DEFAULT_KEEP_FOR, le=MAX_KEEP)
+    """How long it stays. The end of its lifetime ends it all the same."""
+
+    def is_kept_after(self, *, failed: bool) -> bool:
+        """Whether it stays after a run that ended so."""
+        return self.keep == "always" or (self.keep == "on-failure" and failed)
+
+
+class Budget(Strict):
+    """What a run may use, in all its attempts together. A run that has used up one of these ends; None is no limit."""
+
+    tokens: int | None = Field(None, gt=0)
+    """Given to models and made by them."""
+    cost: float | None = Field(None, gt=0, allow_inf_nan=False)
+    """USD, by the operator's prices; models without a price cost nothing."""
+    sandbox_seconds: Duration | None = None
 
 
 class RunSpec(Strict):
@@ -220,8 +284,15 @@ class RunSpec(Strict):
     """Seconds for the whole run, all attempts together."""
     retries: int = Field(0, ge=0, le=MAX_RETRIES)
     """How often a failed attempt is tried again, in a fresh sandbox."""
+    budget: Budget = Budget()
+    """What it may use at most."""
     secrets: Variables = Field(default_factory=dict)
     """Environment variables of the sandbox's commands, each given as `${VAR}` of whoever submits the run."""
+
+    labels: Labels = Field(default_factory=dict)
+    """What runs can be found by."""
+    priority: Priority = 0
+    """Of a tenant's runs that wait, the highest goes first."""
 
     @field_validator("secrets")
     @classmethod
@@ -258,14 +329,22 @@ class RunSpec(Strict):
         return {name: reference[2:-1] for name, reference in self.secrets.items()}
 
     @property
+    def pauses(self) -> bool:
+        """Whether its sandbox is to stand still while a person is asked."""
+        return self.agent is not None and bool(self.agent.interrupt_on) and self.agent.while_waiting == "pause"
+
+    @property
     def wants_patch(self) -> bool:
         """Whether a patch is to be made."""
         return self.outputs.patch if self.outputs.patch is not None else self.inputs is not None
 
     def sandbox_spec(self) -> SandboxSpec:
         """What the provider is asked for."""
-        fields = self.sandbox.model_dump(exclude={"provider", "lifetime"})
-        return SandboxSpec(**fields, lifetime=self.sandbox.lifetime or self.timeout + LIFETIME_MARGIN)
+        fields = self.sandbox.model_dump(include=set(SandboxSpec.model_fields), exclude={"lifetime"})
+        waits = self.agent is not None and self.agent.interrupt_on and self.agent.while_waiting != "snapshot"
+        needed = self.timeout + LIFETIME_MARGIN + (self.agent.decide_within if self.agent and waits else 0.0)
+        kept = self.sandbox.keep_for if self.sandbox.keep != "never" else 0.0
+        return SandboxSpec(**fields, lifetime=self.sandbox.lifetime or needed + kept)
 
 
 def load_task(path: Path) -> RunSpec:

@@ -87,6 +87,8 @@ class Sandbox(AsyncBackend):
 
     def __init__(self) -> None:
         self._home = asyncio.get_running_loop()
+        self.leaves_commands = False
+        """Whether a command goes on when the call that waits for it is cancelled: somebody else is going to wait for it."""
         self.mounts: tuple[Mount, ...] = ()
         """What its provider closed when it was made, later ones over earlier ones: it holds for commands and tools alike."""
 

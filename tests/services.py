@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -32,14 +33,25 @@ def postgres_programs() -> Path:
     return Path(found).parent
 
 
+def free_port() -> int:
+    """A port of the loopback that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
+
+
 class PostgresServer:
-    """A cluster of its own, served on a socket in its folder and nowhere else.
+    """A cluster of its own, served on a socket in its folder; with a password on a port of the loopback too, else nowhere else.
 
     PostgreSQL refuses to run as root, so that root starts it as `postgres`.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, durable: bool = False, password: str | None = None) -> None:
+        """`durable` has it wait for its disk, which tests need not do. With a `password`, `url` leads to the port."""
+        self._password = password
+        self._port = free_port() if password else 5432
         self._programs = postgres_programs()
+        self._fsync = "on" if durable else "off"
         self._folder = folder
         self._user = "postgres" if os.geteuid() == 0 else None
         self._server: subprocess.Popen[bytes] | None = None
@@ -48,7 +60,12 @@ class PostgresServer:
         """Make the cluster."""
         if self._user is not None:
             shutil.chown(self._folder, self._user)
-        options = ["-U", "fanfold", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]
+        options = ["-U", "fanfold", "--auth-local=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]
+        if self._password is not None:
+            secret = self._folder / "password"
+            secret.write_text(self._password)
+            shutil.chown(secret, self._user or os.geteuid())
+            options += ["--auth-host=scram-sha-256", "--pwfile", str(secret)]
         subprocess.run(
             [self._programs / "initdb", "-D", self._folder / "data", *options],
             check=True, capture_output=True, user=self._user, cwd=self._folder, timeout=DEADLINE,
@@ -56,14 +73,17 @@ class PostgresServer:
 
     def start(self) -> None:
         """Start it, and wait until it answers; fail with its log when it does not."""
-        options = ["-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=200"]
+        listen = "127.0.0.1" if self._password is not None else ""
+        options = ["-p", str(self._port), "-c", f"listen_addresses={listen}", "-c", f"fsync={self._fsync}"]
+        options += ["-c", "max_connections=200"]
         with (self._folder / "log").open("wb") as log:
             self._server = subprocess.Popen(
                 [self._programs / "postgres", "-D", self._folder / "data", "-k", self._folder, *options],
                 stdout=log, stderr=log, user=self._user, cwd=self._folder,
             )  # fmt: skip
         deadline = time.monotonic() + DEADLINE
-        while subprocess.run([self._programs / "pg_isready", "-q", "-h", self._folder], check=False).returncode != 0:
+        ready = [self._programs / "pg_isready", "-q", "-h", self._folder, "-p", str(self._port)]
+        while subprocess.run(ready, check=False).returncode != 0:
             if self._server.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError(f"PostgreSQL did not come up:\n{(self._folder / 'log').read_text()}")
             time.sleep(0.02)
@@ -77,7 +97,10 @@ class PostgresServer:
 
     def url(self, database: str = "postgres") -> URL:
         """The address of one of its databases."""
-        return URL.create("postgresql+psycopg", username="fanfold", database=database, query={"host": str(self._folder)})
+        found = URL.create("postgresql+psycopg", username="fanfold", database=database)
+        if self._password is None:
+            return found.update_query_dict({"host": str(self._folder)})
+        return found.set(password=self._password, host="127.0.0.1", port=self._port)
 
     @contextmanager
     def fresh_database(self) -> Iterator[URL]:

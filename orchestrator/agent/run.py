@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,23 @@ from langchain.agents.middleware.model_call_limit import ModelCallLimitExceededE
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.state import CompiledStateGraph
 
+from orchestrator.agent.checkpoints import RecordSaver
 from orchestrator.agent.harness import SubAgent, create_deep_agent
 from orchestrator.agent.harness.backend import parts, working_directory
 from orchestrator.agent.middleware import ModelCalls
 from orchestrator.agent.models import provided, resolve
+from orchestrator.agent.questions import answer_to, question_of
 from orchestrator.agent.recorded import RecordingChatModel
+from orchestrator.agent.redaction import Redact, RedactedResults
+from orchestrator.agent.scripted import of_other_scripts
+from orchestrator.agent.thread import from_json, to_json
+from orchestrator.agent.tracing import TracedModels, TracedTools, agent_span
 from orchestrator.agent.transcript import Emit, Transcript
 from orchestrator.agent.usage import Spent, UsageHandler
+from orchestrator.checkpoints import CheckpointRecord
 from orchestrator.errors import BadInput, TaskFailed
 from orchestrator.models import model_provider
 from orchestrator.permissions import FilesystemPermission
@@ -29,6 +37,8 @@ from orchestrator.spec import AgentSpec, SubAgentSpec
 from sandboxes.protocol import SandboxBackendProtocol
 from sandboxes.sandbox import Sandbox
 from sandboxes.toolbox.calls import call_scope
+
+DeepAgent = CompiledStateGraph[Any, Any, Any, Any]
 
 SUPERSTEPS_PER_CALL = 16
 """Bound of the graph's own step counter for each call of the model: nodes of the middleware, the model and the tools."""
@@ -48,7 +58,7 @@ When you are done, answer without calling a tool: say in a few sentences what yo
 
 @dataclass(frozen=True)
 class AgentOutcome:
-    """What an agent that has ended leaves behind, beside its work in the sandbox."""
+    """What an agent that has ended, or that asks a person, leaves behind, beside its work in the sandbox."""
 
     text: str
     """Its last answer."""
@@ -58,6 +68,22 @@ class AgentOutcome:
     """Calls of the model."""
     artifacts: Mapping[str, bytes] = field(default_factory=dict)
     """Files by name: the cassette of a recorded model."""
+    question: dict[str, Any] | None = None
+    """What it asks before it goes on; see `questions.question_of`. None when it has ended."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """Where an agent begins: with a conversation of before, or at the step at which another process left it."""
+
+    record: CheckpointRecord | None = None
+    """Where it notes each step, before the next one begins."""
+    earlier: bytes | None = None
+    """What was said before this run, in its thread: see `thread.to_json`."""
+    told: Iterable[tuple[str, Mapping[str, Any]]] = ()
+    """Events that were emitted by the process that left it."""
+    decision: Mapping[str, Any] | None = None
+    """A person's answer to its question: `{"decisions": [...]}`."""
 
 
 async def run_agent(
@@ -69,48 +95,91 @@ async def run_agent(
     api_key: str | None,
     thread_id: str,
     spent: Spent | None = None,
+    course: Course | None = None,
+    redact: Redact | None = None,
     allow_host_shell: bool = False,
 ) -> AgentOutcome:
-    """Run the agent that `spec` describes over `backend`, until it answers without calling a tool.
+    """Run the agent that `spec` describes over `backend`, until it answers without calling a tool, or asks a person.
 
     `emit(type, data)` is called for `model.message`, `tool.call`, `tool.result` and `todos.updated`, in order. `files` is the
     run's folder of frozen inputs: a scripted or replayed model is `model.yaml` there. `thread_id` names the conversation:
-    running it again gives the same idempotency ids to the same tool calls. `spent` is told of every call of a model, subagents'
-    too. A backend whose commands run on this machine (`LocalShellBackend`) is refused unless `allow_host_shell`.
+    running it again gives the same idempotency ids to the same tool calls, and with a `course` that has a record it goes
+    on at the step that was noted last. `spent` is told of every call of a model, subagents' too. `redact` takes secrets out
+    of what tools tell, before the model or the record sees it. A backend whose commands run on this machine
+    (`LocalShellBackend`) is refused unless `allow_host_shell`.
 
     Raises `TaskFailed` (an expectation of the script does not hold, the script or cassette has no answer, `max_steps` is used
     up), `BadInput` (the model cannot be had as it is named, the permissions cannot be enforced), `InfrastructureError` (the
-    model's provider fails) and `sandboxes.errors.SandboxError` (the sandbox fails).
+    model's provider fails), `sandboxes.errors.SandboxError` (the sandbox fails), and whatever the record raises.
     """
     if not allow_host_shell:
         _check_isolated(backend)
+    course = course or Course()
+    saver = RecordSaver(course.record) if course.record is not None else None
     model = resolve(spec.model, files, api_key)
-    agent = _agent(spec, model, backend, api_key)
+    agent = _agent(spec, model, backend, api_key, saver, redact)
     config = _config(spec, thread_id, spent)
-    transcript = Transcript(emit)
+    transcript = Transcript(emit, course.told)
+    with call_scope(thread_id), agent_span("main", spec.model):
+        begin = await _beginning(agent, config, spec, course, transcript)
+        await _follow(agent, config, begin, spec, transcript)
+    outcome = AgentOutcome(transcript.text, transcript.usage, transcript.steps, _left(model))
+    pauses = (await agent.aget_state(config)).interrupts if saver is not None else ()
+    return replace(outcome, question=question_of(pauses)) if pauses else outcome
+
+
+def said(record: CheckpointRecord, thread_id: str) -> bytes | None:
+    """The conversation of an agent up to the step that was noted last, as the next run of its thread takes it."""
+    found = RecordSaver(record).get_tuple({"configurable": {"thread_id": thread_id}})
+    return to_json(found.checkpoint["channel_values"].get("messages", ())) if found is not None else None
+
+
+async def _beginning(
+    agent: DeepAgent, config: RunnableConfig, spec: AgentSpec, course: Course, transcript: Transcript
+) -> Any:
+    """What the graph is given: the task, or, when it has begun already, at most the answer to its question."""
+    earlier = of_other_scripts(from_json(course.earlier)) if course.earlier is not None else []
+    state = await agent.aget_state(config) if course.record is not None else None
+    if state is None or not state.values:
+        return {"messages": [*earlier, HumanMessage(spec.prompt)]}
+    before = {message.id for message in earlier}
+    transcript.catch_up(message for message in state.values.get("messages", ()) if message.id not in before)
+    if state.interrupts and course.decision is not None:
+        return answer_to(state.interrupts, course.decision)
+    return None
+
+
+async def _follow(agent: DeepAgent, config: RunnableConfig, begin: Any, spec: AgentSpec, transcript: Transcript) -> None:
+    durability: Any = "sync" if agent.checkpointer else None
     try:
-        with call_scope(thread_id):
-            async for update in agent.astream({"messages": [HumanMessage(spec.prompt)]}, config, stream_mode="updates"):
-                transcript.take(update)
+        async for update in agent.astream(begin, config, stream_mode="updates", durability=durability):
+            transcript.take(update)
     except ModelCallLimitExceededError as exc:
         raise TaskFailed(
             f"the agent was not done after {spec.max_steps} calls of its model (agent.max_steps): allow more, or ask for less"
         ) from exc
-    artifacts = model.tape.files() if isinstance(model, RecordingChatModel) else {}
-    return AgentOutcome(transcript.text, transcript.usage, transcript.steps, artifacts)
+
+
+def _left(model: BaseChatModel) -> Mapping[str, bytes]:
+    return model.tape.files() if isinstance(model, RecordingChatModel) else {}
 
 
 def _config(spec: AgentSpec, thread_id: str, spent: Spent | None) -> RunnableConfig:
     return {
         "configurable": {"thread_id": thread_id},
-        "callbacks": [] if spent is None else [UsageHandler(spent)],
+        "callbacks": [TracedModels(), *([] if spent is None else [UsageHandler(spent)])],
         "recursion_limit": (spec.max_steps + 1) * SUPERSTEPS_PER_CALL,
     }
 
 
 def _agent(
-    spec: AgentSpec, model: BaseChatModel, backend: SandboxBackendProtocol, api_key: str | None
-) -> CompiledStateGraph[Any, Any, Any, Any]:
+    spec: AgentSpec,
+    model: BaseChatModel,
+    backend: SandboxBackendProtocol,
+    api_key: str | None,
+    checkpointer: BaseCheckpointSaver[Any] | None,
+    redact: Redact | None,
+) -> DeepAgent:
     workdir = working_directory(backend)
     try:
         return create_deep_agent(
@@ -121,7 +190,11 @@ def _agent(
             permissions=[FilesystemPermission(**rule.model_dump()) for rule in spec.placed_permissions(workdir)],
             memory=[posixpath.join(workdir, path) for path in spec.memory],
             skills=[posixpath.join(workdir, path) for path in spec.skills],
+            checkpointer=checkpointer,
+            interrupt_on=spec.asked_about(),
             around=[
+                *([] if redact is None else [RedactedResults(redact)]),
+                TracedTools(),
                 ModelCallLimitMiddleware(run_limit=spec.max_steps, exit_behavior="error"),
                 ModelCalls(spec.model, api_key),
             ],

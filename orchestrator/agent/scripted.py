@@ -7,7 +7,7 @@ where it was.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
@@ -93,13 +93,27 @@ class ScriptedChatModel(BaseChatModel):
         )
 
 
+def of_other_scripts(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
+    """What was said in earlier runs of a thread: no turn of it is this script's."""
+    messages = list(messages)
+    for message in messages:
+        message.response_metadata.pop(_TURN, None)
+    return messages
+
+
 def _turns_taken(messages: list[BaseMessage]) -> int:
-    answers = (m for m in reversed(messages) if isinstance(m, AIMessage))
-    return next((int(m.response_metadata.get(_TURN, 0)) for m in answers), 0)
+    answers = (message for message in reversed(messages) if isinstance(message, AIMessage))
+    return next((_turn(message) for message in answers), 0)
+
+
+def _turn(message: BaseMessage) -> int:
+    return int(message.response_metadata.get(_TURN, 0))
 
 
 def _prompt(messages: list[BaseMessage]) -> str:
-    return next((str(m.text) for m in messages if isinstance(m, HumanMessage)), "")
+    """What was said last before this script began."""
+    begun = next((index for index, message in enumerate(messages) if _turn(message)), len(messages))
+    return next((str(m.text) for m in reversed(messages[:begun]) if isinstance(m, HumanMessage)), "")
 
 
 def _usage(turn: Turn) -> UsageMetadata | None:
@@ -125,7 +139,7 @@ def _shown_since(messages: list[BaseMessage], expectation: Expectation, results:
             raise TemplateError(f"the tool call '{expectation.result}' has no result")
         return {f"the result of '{expectation.result}'": found}
     last = max((i for i, m in enumerate(messages) if isinstance(m, AIMessage)), default=-1)
-    if last < 0:
+    if last < 0 or not _turn(messages[last]):
         return {"the prompt": Result(_prompt(messages), "success")}
     new = [m.tool_call_id for m in messages[last:] if isinstance(m, ToolMessage)]
     return {f"the result of '{key}'": results[key] for key in new}

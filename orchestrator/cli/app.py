@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli import controller, doctor, exec, run, runs, worker
+from orchestrator.cli import api, controller, doctor, exec, keys, run, runs, sandboxes, schedules, tenants, up, worker
 from orchestrator.cli.main import show_version
 from orchestrator.cli.options import HELP_OPTIONS, command
 
@@ -47,6 +47,12 @@ def root(
 command(app, run.run)
 command(app, exec.exec, passes_arguments=True)
 app.add_typer(runs.app, name="runs")
+app.add_typer(schedules.app, name="schedules")
+app.add_typer(sandboxes.app, name="sandboxes")
+command(app, up.up)
 command(app, worker.worker)
 command(app, controller.controller)
+command(app, api.api)
+app.add_typer(keys.app, name="keys")
+app.add_typer(tenants.app, name="tenants")
 command(app, doctor.doctor)

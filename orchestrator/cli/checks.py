@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from orchestrator.cli.text import clean
 from orchestrator.errors import FanfoldError
+from orchestrator.text import clean
 
 if TYPE_CHECKING:
     from orchestrator.settings import Settings
@@ -52,6 +52,10 @@ def all_checks() -> list[Check]:
     """Everything, in the order in which a run needs it. Raises `BadInput` when the settings are wrong."""
     from orchestrator.settings import load_settings
 
+    if (remote := load_settings(make_home=False)).url is not None:
+        from orchestrator.cli.apicheck import api_checks
+
+        return [_python(), *api_checks(remote), _git(), *_models()]
     settings = load_settings()
     checks = [_python(), _home(settings), _record(settings), _queue(settings), _git()]
     return [*checks, *_providers(settings), *_models()]
@@ -75,10 +79,10 @@ def _home(settings: Settings) -> Check:
 def _record(settings: Settings) -> Check:
     from sqlalchemy.engine import make_url
 
-    from orchestrator.cli.door import open_service
+    from orchestrator.cli.door import open_record
 
     try:
-        with open_service(settings) as service:
+        with open_record(settings) as service:
             service.list(limit=1)
     except FanfoldError as exc:
         return Check("record", "missing", str(exc), ("check FANFOLD_DATABASE_URL",), needed=True)
@@ -107,13 +111,12 @@ def _queue(settings: Settings) -> Check:
 def _redis(url: str) -> Check:
     import redis
 
+    from orchestrator.wake import client_url
+
     shown = url.rpartition("@")[2] if "@" in url else url
     try:
-        address = url.removeprefix("redis+socket:") if url.startswith("redis+socket:") else url
-        client = redis.from_url(
-            f"unix:{address}" if address != url else url, socket_timeout=REDIS_TIMEOUT, socket_connect_timeout=REDIS_TIMEOUT
-        )
-        with client:
+        timeouts = {"socket_timeout": REDIS_TIMEOUT, "socket_connect_timeout": REDIS_TIMEOUT}
+        with redis.from_url(client_url(url) or url, **timeouts) as client:
             client.ping()
     except (redis.RedisError, ValueError) as exc:
         hint = "start it, correct FANFOLD_REDIS_URL, or unset it to use the embedded one"

@@ -8,11 +8,13 @@ def controller() -> int:
 
     Each worker does so too; a controller is for installations whose workers come and go, or are all busy.
     """
-    import logging
-
     from orchestrator.controller.process import run_controller
+    from orchestrator.service import Service
+    from orchestrator.service.schedules import submitter
     from orchestrator.settings import load_settings
+    from orchestrator.telemetry.process import observed
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    run_controller(load_settings())
+    settings = load_settings()
+    with observed(settings, "controller") as telemetry, Service(settings) as service:
+        run_controller(settings, telemetry, submitter(service))
     return 0

@@ -10,7 +10,8 @@ from orchestrator.cli.options import Output, OutputOption
 def doctor(output: OutputOption = Output.text) -> int:
     """Tell what works here, and how to get the rest.
 
-    Exit code 0 when a run with the default provider works here, 3 when not.
+    Exit code 0 when a run with the default provider works here, 3 when not. With FANFOLD_URL set: whether that API answers, and
+    as whom.
     """
     from orchestrator.cli.checks import all_checks, as_text
     from orchestrator.cli.shapes import write_json

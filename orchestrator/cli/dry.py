@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.cli.shapes import write_json
-from orchestrator.freeze import freeze_run
+from orchestrator.freeze import find_secrets, freeze_files
 from orchestrator.runs.files import RunFolder
 from orchestrator.settings import load_settings
 
@@ -19,13 +19,12 @@ if TYPE_CHECKING:
 
 def dry_run(order: Order, *, as_json: bool) -> int:
     """Freeze the run into a folder that is thrown away, and print its task with every default filled in."""
-    granted = load_settings().allowed_secrets | frozenset(order.granted)
+    granted = load_settings(make_home=False).allowed_secrets | frozenset(order.granted)
     with tempfile.TemporaryDirectory(prefix="fanfold-dry-run-") as scratch:
         folder = RunFolder(Path(scratch) / "run")
         folder.create()
-        freeze_run(
-            order.spec, folder, base_dir=order.base_dir, granted=granted, environ=os.environ, named=frozenset(order.named)
-        )
+        find_secrets(order.spec, granted, os.environ)
+        freeze_files(order.spec, folder, base_dir=order.base_dir, named=frozenset(order.named))
     resolved = order.spec.model_dump(mode="json", exclude_none=True)
     if as_json:
         write_json(resolved)

@@ -6,11 +6,12 @@ import os
 import sys
 import tempfile
 import traceback
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from orchestrator.cli.text import clean
 from orchestrator.errors import BadInput, FanfoldError, InfrastructureError
+from orchestrator.text import clean
 
 CANCELLED = 130
 
@@ -67,14 +68,20 @@ def _internal(exc: Exception) -> int:
 
 def _log(exc: Exception) -> Path:
     report = f"{datetime.now(UTC).isoformat()} fanfold {' '.join(sys.argv[1:2])}\n{''.join(traceback.format_exception(exc))}\n"
+    with suppress(OSError):
+        if path := _log_file():
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a") as log:
+                log.write(report)
+            return path
+    with tempfile.NamedTemporaryFile("w", prefix="fanfold-error-", suffix=".log", delete=False) as file:
+        file.write(report)
+    return Path(file.name)
+
+
+def _log_file() -> Path | None:
+    """In the home, by the variables alone: the settings may be what is wrong. None where an API is used: no home is made."""
+    if os.environ.get("FANFOLD_URL"):
+        return None
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
-    path = Path(os.environ.get("FANFOLD_HOME") or Path(state) / "fanfold") / "cli-errors.log"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a") as log:
-            log.write(report)
-        return path
-    except OSError:
-        with tempfile.NamedTemporaryFile("w", prefix="fanfold-error-", suffix=".log", delete=False) as file:
-            file.write(report)
-        return Path(file.name)
+    return Path(os.environ.get("FANFOLD_HOME") or Path(state) / "fanfold") / "cli-errors.log"

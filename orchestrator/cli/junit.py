@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
-from orchestrator.cli.text import clean, one_line
 from orchestrator.errors import BadInput
+from orchestrator.text import clean, one_line
 
 if TYPE_CHECKING:
     from orchestrator.cli.tally import Tally

@@ -13,8 +13,8 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, BinaryIO, TextIO
 
-from orchestrator.cli.data import Data
-from orchestrator.cli.text import TerminalFilter, clean
+from orchestrator.eventdata import Data
+from orchestrator.text import TerminalFilter, clean
 
 if TYPE_CHECKING:
     from orchestrator.runs.models import Event
@@ -44,6 +44,10 @@ class PassThrough:
             self._outlets["stderr" if data.text("stream") == "stderr" else "stdout"].write(data)
         elif event.type == "log" and data.text("level") in ("warning", "error"):
             self.say(data.text("text"))
+
+    def output(self, stream: str, text: str) -> None:
+        """Hand on what was printed to `stdout` or `stderr`."""
+        self._outlets[stream].write(Data({"text": text}))
 
     def rest(self, log: BinaryIO) -> None:
         """Hand on the output that was too much for events, from its log. In it the two streams are one."""

@@ -27,7 +27,7 @@ def prune(
     """Remove runs that have ended, with their events, artifacts and folders."""
     from orchestrator.cli.door import open_service
     from orchestrator.cli.shapes import write_json
-    from orchestrator.cli.text import count
+    from orchestrator.text import count
 
     age = _seconds(older_than) if older_than is not None else None
     with open_service() as service:

@@ -1,4 +1,4 @@
-"""`fanfold runs`: what runs there are, what they did, and how to stop one."""
+"""`fanfold runs`: what runs there are, what they did, and how to stop one or do it again."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orchestrator.cli.decide import decide
 from orchestrator.cli.options import HELP_OPTIONS, Output, OutputOption, RunId, command
 from orchestrator.cli.prune import prune
+from orchestrator.cli.retry import retry
 
 if TYPE_CHECKING:
     from orchestrator.cli.summary import Kept
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from orchestrator.runs.models import Run, RunStatus
 
 app = typer.Typer(
-    help="List, show, follow, cancel and prune runs, and get what they left.",
+    help="List, show, follow, answer, cancel, retry and prune runs, and get what they left.",
     no_args_is_help=True,
     rich_markup_mode=None,
     context_settings=HELP_OPTIONS,
@@ -148,7 +150,7 @@ def _log_view(output: str) -> View:
 
 def _artifact_table(kept: Sequence[Kept]) -> None:
     from orchestrator.cli.table import columns
-    from orchestrator.cli.text import clean, size
+    from orchestrator.text import clean, size
 
     rows = [("NAME", "SIZE", "WHERE")]
     rows += [(clean(item.artifact.name), size(item.artifact.size), clean(str(item.place))) for item in kept]
@@ -158,7 +160,7 @@ def _artifact_table(kept: Sequence[Kept]) -> None:
 def _table(found: Sequence[Run]) -> None:
     from orchestrator.cli.shapes import provider_of
     from orchestrator.cli.table import columns
-    from orchestrator.cli.text import ago, duration, one_line
+    from orchestrator.text import ago, duration, one_line
 
     now = datetime.now(UTC)
     rows = [("RUN", "NAME", "STATUS", "PROVIDER", "SUBMITTED", "TOOK")]
@@ -174,4 +176,6 @@ command(app, show)
 command(app, artifacts)
 command(app, logs)
 command(app, cancel)
+command(app, decide)
+command(app, retry)
 command(app, prune)

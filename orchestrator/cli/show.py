@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TextIO
@@ -10,7 +11,7 @@ from orchestrator.cli import summary
 from orchestrator.cli.shapes import provider_of
 from orchestrator.cli.spending import usage_rows
 from orchestrator.cli.tally import Tally
-from orchestrator.cli.text import ago, clean, duration, one_line
+from orchestrator.text import ago, clean, duration, one_line
 
 if TYPE_CHECKING:
     from orchestrator.runs.models import Attempt, Event, ModelUsage, Run
@@ -39,6 +40,7 @@ def show_run(
         *([("finished", f"{_moment(run.finished_at)}, took {_took(run)}")] if run.finished_at else []),
         *_attempt_rows(attempts),
         *usage_rows(attempts, usage),
+        *_question_rows(run),
         *summary.rows(run, tally, kept),
     ]
     file.write("".join(f"{label:11}{text}".rstrip() + "\n" for label, text in rows))
@@ -53,6 +55,17 @@ def _attempt(one: Attempt) -> str:
     ended = f" after {duration((one.finished_at - one.started_at).total_seconds())}" if one.finished_at else ""
     reason = f": {one_line(one.error.message)}" if one.error else ""
     return f"{one.number} at {began} on {clean(one.worker)}, {one.status.value}{ended}{reason}"
+
+
+def _question_rows(run: Run) -> list[tuple[str, str]]:
+    """What it asks, a line for each call that a person is to decide about."""
+    if run.interrupt is None:
+        return []
+    actions = run.interrupt.get("actions", [])
+    asked = [f"{one_line(str(one.get('name')))}  {one_line(json.dumps(one.get('args')), 200)}" for one in actions]
+    until = f", until {_moment(run.decide_by)}" if run.decide_by else ""
+    answer = ("", f"answer with `fanfold runs decide {run.id}`{until}")
+    return [*(("asks" if index == 0 else "", text) for index, text in enumerate(asked)), answer]
 
 
 def _task(run: Run) -> str:

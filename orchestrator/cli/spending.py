@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from orchestrator.cli.text import count, duration, one_line
+from orchestrator.text import count, duration, one_line
 
 if TYPE_CHECKING:
     from orchestrator.runs.models import Attempt, ModelUsage

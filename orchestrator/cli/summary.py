@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from orchestrator.cli.patchstat import PatchStat
-from orchestrator.cli.text import clean, count, duration, one_line, size
 from orchestrator.errors import InfrastructureError
+from orchestrator.text import clean, count, duration, one_line, size
 
 if TYPE_CHECKING:
     from orchestrator.cli.tally import Tally

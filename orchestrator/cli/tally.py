@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from orchestrator.cli.data import Data
+from orchestrator.eventdata import Data
 
 if TYPE_CHECKING:
     from orchestrator.runs.models import Event

@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from orchestrator.cli.story import Line, Story, Tone
-from orchestrator.cli.text import clean, duration, one_line
+from orchestrator.story import Line, Story, Tone
+from orchestrator.text import clean, duration, one_line
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

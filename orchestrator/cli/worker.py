@@ -8,13 +8,18 @@ from typing import Annotated
 
 import typer
 
+Concurrency = Annotated[
+    int | None, typer.Option("--concurrency", "-c", min=1, max=1000, help="Runs at the same time.", show_default="4")
+]
+
 
 def worker(
-    concurrency: Annotated[
-        int | None, typer.Option("--concurrency", "-c", min=1, max=1000, help="Runs at the same time.", show_default="4")
-    ] = None,
+    concurrency: Concurrency = None,
     idle_exit: Annotated[
         float | None, typer.Option("--idle-exit", metavar="SECONDS", min=0.1, help="Leave after so long without a run.")
+    ] = None,
+    queues: Annotated[
+        str | None, typer.Option("--queues", metavar="NAMES", help="Queues to take runs from: a,b.", show_default="fanfold")
     ] = None,
 ) -> int:
     """Execute runs until told to stop.
@@ -27,5 +32,7 @@ def worker(
         arguments += ["--concurrency", str(concurrency)]
     if idle_exit is not None:
         arguments += ["--idle-exit", f"{idle_exit:g}"]
+    if queues is not None:
+        arguments += ["--queues", queues]
     sys.stdout.flush()
     os.execv(arguments[0], arguments)

@@ -28,6 +28,7 @@ class Loop:
         self._seconds, self._slowest, self._delay = seconds, slowest, delay
         self._work = work
         self._stopping = threading.Event()
+        self._woken = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._complaint = ""
 
@@ -38,12 +39,21 @@ class Loop:
     def stop(self, *, wait: bool = True) -> None:
         """No round begins any more; wait for the last one, for a few seconds. A loop that was never started is no error."""
         self._stopping.set()
+        self._woken.set()
         if wait and self._thread.is_alive():
             self._thread.join(STOP_TIMEOUT)
 
+    def wake(self) -> None:
+        """Begin the next round at once."""
+        self._woken.set()
+
     def _run(self) -> None:
         pause = self._delay
-        while not self._stopping.wait(pause):
+        while not self._stopping.is_set():
+            self._woken.wait(pause)
+            self._woken.clear()
+            if self._stopping.is_set():
+                return
             pause = self._seconds if self._round() else min(max(pause, self._seconds) * 2, self._slowest)
 
     def _round(self) -> bool:

@@ -10,22 +10,37 @@ import threading
 
 from orchestrator.broker import Broker
 from orchestrator.controller.control import Controller
+from orchestrator.controller.errands import Errands
+from orchestrator.controller.schedule import Submit
+from orchestrator.policy import load_policy
 from orchestrator.queue import make_app
 from orchestrator.runs.reading import Reader
 from orchestrator.runs.schema import open_database
 from orchestrator.settings import Settings
+from orchestrator.telemetry.collector import RecordCollector
+from orchestrator.telemetry.process import Telemetry
 
 
-def run_controller(settings: Settings) -> None:
-    """Be a controller until SIGTERM or SIGINT. Raises `FanfoldError` when there is no record."""
+def run_controller(settings: Settings, telemetry: Telemetry, submit: Submit) -> None:
+    """Be a controller until SIGTERM or SIGINT; `submit` is for schedules. Raises `FanfoldError` when there is no record."""
     leaving = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: leaving.set())
     broker = Broker(settings)
     engine = open_database(settings.database, settings.home / "database.lock")
+    telemetry.metrics.add(RecordCollector(lambda: engine))
     app = make_app(broker.url)
     name = f"{socket.gethostname()[:100]}:{os.getpid()}:{secrets.token_hex(3)}"
-    controller = Controller(engine, app, name=name, home=settings.home, ensure_broker=broker.ensure)
+    controller = Controller(
+        engine,
+        app,
+        name=name,
+        home=settings.home,
+        policy=load_policy(settings.policy),
+        ensure_broker=broker.ensure,
+        metrics=telemetry.metrics,
+        errands=Errands(settings, submit),
+    )
     controller.start()
     try:
         leaving.wait()

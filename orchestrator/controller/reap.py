@@ -11,8 +11,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from orchestrator.runs.controlling import ControlRecord, Owner
-from orchestrator.runs.labels import ATTEMPT_LABEL, INSTALLATION_LABEL, RUN_LABEL
+from orchestrator.runs.controlling import ControlRecord
+from orchestrator.runs.keeping import is_orphan
+from orchestrator.runs.labels import INSTALLATION_LABEL, RUN_LABEL
 from sandboxes.providers.base import SandboxHandle, SandboxProvider
 
 logger = logging.getLogger(__name__)
@@ -34,8 +35,15 @@ AT_ONCE = 8
 class Reaper:
     """Reaps one provider, once each time it is called."""
 
-    def __init__(self, record: ControlRecord, open_provider: Callable[[], SandboxProvider]) -> None:
+    def __init__(
+        self,
+        record: ControlRecord,
+        open_provider: Callable[[], SandboxProvider],
+        reaped: Callable[[str], None] = lambda _provider: None,
+    ) -> None:
+        """`reaped` is told the provider of each sandbox that was destroyed."""
         self._record = record
+        self._reaped = reaped
         self._open_provider = open_provider
 
     def look(self) -> None:
@@ -52,33 +60,24 @@ class Reaper:
             # The record is read after the provider: whatever has been found by now had its run in the record before.
             orphans = await asyncio.to_thread(self._orphans, installation, found)
             gate = asyncio.Semaphore(AT_ONCE)
-            results = await asyncio.gather(*(_destroy(provider, orphan, gate) for orphan in orphans), return_exceptions=True)
+            endings = [self._destroy(provider, orphan, gate) for orphan in orphans]
+            results = await asyncio.gather(*endings, return_exceptions=True)
         finally:
             await provider.aclose()
         for failure in [result for result in results if isinstance(result, BaseException)][-1:]:
             raise failure
 
+    async def _destroy(self, provider: SandboxProvider, handle: SandboxHandle, gate: asyncio.Semaphore) -> None:
+        async with gate, asyncio.timeout(DESTROY_TIMEOUT):
+            await provider.destroy(handle)
+        self._reaped(provider.name)
+        logger.warning("%s of %s had lost its run: destroyed", handle.id, handle.labels.get(RUN_LABEL))
+
     def _orphans(self, installation: str, found: Sequence[SandboxHandle]) -> list[SandboxHandle]:
         owners = self._record.owners({handle.labels.get(RUN_LABEL, "") for handle in found})
-        return [handle for handle in found if is_orphan(handle, installation, owners.get(handle.labels.get(RUN_LABEL, "")))]
-
-
-def is_orphan(handle: SandboxHandle, installation: str, owner: Owner | None) -> bool:
-    """Whether nobody will ever use this sandbox of ours again. `owner` is its run, None when the record has none.
-
-    It is one when its run has ended or is gone, or when a later attempt has taken its place; but never while the record counts
-    it as the sandbox of a run that goes on. What does not name our installation, or no run at all, is not ours to judge.
-    """
-    if handle.labels.get(INSTALLATION_LABEL) != installation or not handle.labels.get(RUN_LABEL):
-        return False
-    if owner is None or owner.ended:
-        return True
-    attempt = handle.labels.get(ATTEMPT_LABEL, "")
-    superseded = attempt.isascii() and attempt.isdigit() and int(attempt) < owner.attempt
-    return superseded and owner.sandbox_id != handle.id
-
-
-async def _destroy(provider: SandboxProvider, handle: SandboxHandle, gate: asyncio.Semaphore) -> None:
-    async with gate, asyncio.timeout(DESTROY_TIMEOUT):
-        await provider.destroy(handle)
-    logger.warning("%s of %s had lost its run: destroyed", handle.id, handle.labels.get(RUN_LABEL))
+        kept = self._record.kept([handle.id for handle in found])
+        return [
+            handle
+            for handle in found
+            if is_orphan(handle, installation, owners.get(handle.labels.get(RUN_LABEL, "")), kept=handle.id in kept)
+        ]

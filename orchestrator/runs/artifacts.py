@@ -86,6 +86,14 @@ class ArtifactStore:
             await asyncio.to_thread(self._place, part)
         return Artifact(run_id, name, part.size, part.sha256, now())
 
+    def keep_file(self, run_id: str, name: str, path: Path) -> Artifact:
+        """Store a file of this machine; the file stays. What it gives and raises is as with `keep`."""
+        with path.open("rb") as file, Part(self._spool, name, path.stat().st_size) as part:
+            while piece := file.read(PIECE):
+                part.write(piece)
+            self._place(part)
+        return Artifact(run_id, name, part.size, part.sha256, now())
+
     def open(self, sha256: str, *, verify: bool = False) -> BinaryIO:
         """Content as a file to be closed, fetched as it is read.
 

@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, update
+from sqlalchemy import Connection, Row, delete, insert, update
 
 from orchestrator.errors import IllegalTransition, StaleLease
+from orchestrator.runs import checkpoint_tables as steps
 from orchestrator.runs import tables as t
+from orchestrator.runs.frozen import forget_secrets
 from orchestrator.runs.models import TRANSITIONS, AttemptStatus, Lease, NewEvent, Run, RunError, RunStatus
+from orchestrator.runs.outbox import note
 
 
 def change_held(connection: Connection, lease: Lease, values: dict[str, Any]) -> Row[Any]:
@@ -25,20 +28,40 @@ def change_held(connection: Connection, lease: Lease, values: dict[str, Any]) ->
 
 def end_run(connection: Connection, run: Run, status: RunStatus, error: RunError | None, moment: datetime) -> None:
     """End a run that the transaction has locked, and the attempt at it that runs. Raises `IllegalTransition`."""
-    if not status.terminal or status not in TRANSITIONS[run.status]:
-        raise IllegalTransition(f"run {run.id} is {run.status}: it cannot end as {status}")
+    end_runs(connection, [run], status, error, moment)
+
+
+def end_runs(
+    connection: Connection, runs: Sequence[Run], status: RunStatus, error: RunError | None, moment: datetime
+) -> None:
+    """End runs as `end_run` does, all of them at once and for the same reason."""
+    for run in runs:
+        if not status.terminal or status not in TRANSITIONS[run.status]:
+            raise IllegalTransition(f"run {run.id} is {run.status}: it cannot end as {status}")
+    ids = [run.id for run in runs]
     values = {
         "status": status.value,
         "finished_at": moment,
         **_error_values(error),
-        "sandbox": None,
+        **dict.fromkeys(("sandbox", "snapshot", "interrupt", "decision", "decide_by", "outcome")),
         "last_seq": t.runs.c.last_seq + 1,
     }
-    statement = update(t.runs).where(t.runs.c.id == run.id).values(values).returning(t.runs.c.last_seq)
-    last = connection.execute(statement).scalar_one()
-    end_attempt(connection, run.id, AttemptStatus(status.value), error, moment)
+    statement = update(t.runs).where(t.runs.c.id.in_(ids)).values(values).returning(t.runs.c.id, t.runs.c.last_seq)
+    last = connection.execute(statement).all()
+    end_attempts(connection, ids, AttemptStatus(status.value), error, moment)
     data = {"status": status.value, "error": {"kind": error.kind, "message": error.message} if error else None}
-    insert_events(connection, run.id, last, [NewEvent("run.finished", data, moment)])
+    rows = [{"run_id": row.id, "seq": row.last_seq, "type": "run.finished", "at": moment, "data": data} for row in last]
+    connection.execute(insert(t.events), rows)
+    note(connection, runs, "run.finished", moment, data)
+    forget_secrets(connection, ids)
+    _forget_checkpoints(connection, [run.id for run in runs if run.attempt and run.spec.get("agent")])
+
+
+def _forget_checkpoints(connection: Connection, run_ids: Sequence[str]) -> None:
+    """An agent that has ended goes on nowhere."""
+    if run_ids:
+        for table in (steps.writes, steps.blobs, steps.checkpoints):
+            connection.execute(delete(table).where(table.c.run_id.in_(run_ids)))
 
 
 def begin_attempt(connection: Connection, run_id: str, number: int, worker: str, moment: datetime) -> None:
@@ -51,10 +74,17 @@ def end_attempt(
     connection: Connection, run_id: str, status: AttemptStatus, error: RunError | None, moment: datetime
 ) -> None:
     """Record how the attempt ended that runs; nothing when none does."""
+    end_attempts(connection, [run_id], status, error, moment)
+
+
+def end_attempts(
+    connection: Connection, run_ids: Sequence[str], status: AttemptStatus, error: RunError | None, moment: datetime
+) -> None:
+    """Record of each of these runs how the attempt ended that runs."""
     c = t.attempts.c
     values = {"status": status.value, "finished_at": moment, **_error_values(error)}
-    open_one = (c.run_id == run_id, c.status == AttemptStatus.RUNNING.value)
-    connection.execute(update(t.attempts).where(*open_one).values(values))
+    open_ones = (c.run_id.in_(run_ids), c.status == AttemptStatus.RUNNING.value)
+    connection.execute(update(t.attempts).where(*open_ones).values(values))
 
 
 def insert_events(connection: Connection, run_id: str, last: int, new: Sequence[NewEvent]) -> None:

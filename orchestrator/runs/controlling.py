@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 
 from sqlalchemy import ColumnElement, or_, select, update
 
 from orchestrator.runs import tables as t
-from orchestrator.runs.models import RunStatus
+from orchestrator.runs.changing import end_runs
+from orchestrator.runs.database import run_of
+from orchestrator.runs.keeping import Keeping
+from orchestrator.runs.models import RunError, RunStatus
 from orchestrator.runs.reading import Reader, lost
 
+MAX_EXPIRED = 100
+"""Runs that one look ends for want of a decision."""
 MAX_RUNS = 1000
 """Runs that one look returns; the next look finds the rest."""
 
@@ -25,42 +29,35 @@ class WaitingRun:
     """How often a worker has claimed it."""
 
 
-@dataclass(frozen=True)
-class Owner:
-    """A run as far as its sandboxes depend on it."""
-
-    ended: bool
-    attempt: int
-    sandbox_id: str | None
-    """The sandbox that the record counts as the run's."""
-
-
-class ControlRecord(Reader):
-    """The record as a controller sees it. The one thing that it changes is who leads."""
+class ControlRecord(Reader, Keeping):
+    """The record as a controller sees it. It changes who leads, and ends runs that nobody decides about."""
 
     def lost_runs(self) -> list[WaitingRun]:
         """Runs whose worker has died, and which may be claimed again; oldest first."""
         return self._waiting(lost(self._now()))
 
     def pending_runs(self, *, older_than: float) -> list[WaitingRun]:
-        """Runs that are pending and were submitted more than so many seconds ago; oldest first."""
+        """Runs that are pending and were sent to a worker more than so many seconds ago; oldest first."""
         limit = self._now() - timedelta(seconds=older_than)
-        return self._waiting((t.runs.c.status == RunStatus.PENDING.value) & (t.runs.c.created_at < limit))
+        return self._waiting((t.runs.c.status == RunStatus.PENDING.value) & (t.runs.c.dispatched_at < limit))
 
     def _waiting(self, condition: ColumnElement[bool]) -> list[WaitingRun]:
         query = select(t.runs.c.id, t.runs.c.lease_token).where(condition).order_by(t.runs.c.created_at).limit(MAX_RUNS)
         with self._reading() as connection:
             return [WaitingRun(row.id, row.lease_token) for row in connection.execute(query)]
 
-    def owners(self, run_ids: Collection[str]) -> dict[str, Owner]:
-        """Those of these runs that there are."""
-        c = t.runs.c
-        query = select(c.id, c.status, c.attempt, c.sandbox).where(c.id.in_(run_ids))
-        with self._reading() as connection:
-            return {
-                row.id: Owner(RunStatus(row.status).terminal, row.attempt, (row.sandbox or {}).get("id"))
-                for row in connection.execute(query)
-            }
+    def expire_decisions(self) -> list[str]:
+        """End runs whose question nobody has answered in time, as `timeout`; their ids."""
+        c, moment = t.runs.c, self._now()
+        late = (c.status == RunStatus.INTERRUPTED.value, c.decide_by < moment)
+        with self._reading() as connection:  # most of the time there is none, and then nobody is held up
+            if connection.execute(select(c.id).where(*late).limit(1)).first() is None:
+                return []
+        with self._writing() as connection:
+            rows = connection.execute(select(t.runs).where(*late).limit(MAX_EXPIRED).with_for_update()).all()
+            error = RunError("task", "nobody decided in time about what the agent wanted to do (agent.decide_within)")
+            end_runs(connection, [run_of(row) for row in rows], RunStatus.TIMEOUT, error, moment)
+            return [row.id for row in rows]
 
     def lead(self, holder: str, ttl: float) -> bool:
         """Lead for `ttl` seconds from now, or go on leading. False while another one does."""

@@ -10,9 +10,9 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Row, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from orchestrator.errors import InfrastructureError, RunNotFound
+from orchestrator.errors import RecordUnavailable, RunNotFound
 from orchestrator.runs import tables as t
-from orchestrator.runs.engine import WRITE
+from orchestrator.runs.engine import writing
 from orchestrator.runs.models import Attempt, AttemptStatus, Run, RunError, RunStatus
 
 
@@ -28,6 +28,11 @@ class Database:
         self._engine = engine
         self._now = clock
 
+    @property
+    def engine(self) -> Engine:
+        """The database."""
+        return self._engine
+
     def close(self) -> None:
         """Let go of the database's connections."""
         self._engine.dispose()
@@ -39,7 +44,7 @@ class Database:
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
-        with _translated(), self._engine.connect().execution_options(**WRITE) as connection, connection.begin():
+        with _translated(), writing(self._engine) as connection:
             yield connection
 
 
@@ -48,7 +53,7 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except SQLAlchemyError as exc:
-        raise InfrastructureError(f"the record cannot be read or written: {getattr(exc, 'orig', None) or exc}") from exc
+        raise RecordUnavailable(f"the record cannot be read or written: {getattr(exc, 'orig', None) or exc}") from exc
 
 
 def get_run(connection: Connection, run_id: str, *, lock: bool = False) -> Run:
@@ -77,6 +82,7 @@ def run_of(row: Row[Any]) -> Run:
         heartbeat_at=row.heartbeat_at,
         sandbox=row.sandbox,
         sandbox_ready=row.sandbox_ready,
+        provider=row.provider,
         tenant=row.tenant,
         labels=row.labels,
         priority=row.priority,
@@ -88,6 +94,9 @@ def run_of(row: Row[Any]) -> Run:
         decide_by=row.decide_by,
         waited=row.waited,
         traceparent=row.traceparent,
+        epoch=row.epoch,
+        outcome=row.outcome,
+        snapshot=row.snapshot,
     )
 
 

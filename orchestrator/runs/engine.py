@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
@@ -25,6 +28,8 @@ POOL_TIMEOUT = 30.0
 
 WRITE = {"fanfold_write": True}
 """Execution options of a connection that is going to write."""
+_TURN = "fanfold_turn"
+"""Execution option of an engine for SQLite: the lock that its writers take turns by."""
 
 _POSTGRES = ("postgres", "postgresql", "postgresql+psycopg")
 
@@ -34,9 +39,12 @@ def make_engine(url: str) -> Engine:
     try:
         parsed = _with_driver(make_url(url))
         sizes = {"pool_size": POOL_SIZE, "max_overflow": POOL_OVERFLOW, "pool_timeout": POOL_TIMEOUT}
+        told = {_TURN: threading.Lock()} if parsed.drivername.startswith("sqlite") else {}
         pool = {} if parsed.database == ":memory:" else sizes
         # A connection is asked whether it lives before it is used: a server that was away is not an error of the next call.
-        engine = create_engine(parsed, connect_args=_connect_args(parsed), pool_pre_ping=True, **pool)
+        engine = create_engine(
+            parsed, connect_args=_connect_args(parsed), execution_options=told, pool_pre_ping=True, **pool
+        )
     except ModuleNotFoundError as exc:
         hint = "; install fanfold[postgres]" if exc.name == "psycopg" else ""
         raise BadInput(f"FANFOLD_DATABASE_URL cannot be used: {exc}{hint}") from exc
@@ -48,6 +56,31 @@ def make_engine(url: str) -> Engine:
     elif engine.dialect.name != "postgresql":
         raise BadInput(f"FANFOLD_DATABASE_URL cannot be used: {engine.dialect.name} is neither sqlite nor postgresql")
     return engine
+
+
+@contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """A transaction that writes."""
+    with _turn(engine), engine.connect().execution_options(**WRITE) as connection, connection.begin():
+        yield connection
+
+
+@contextmanager
+def _turn(engine: Engine) -> Iterator[None]:
+    """On SQLite, that of this process's writers: one that finds another one there sleeps, and looks again ever later.
+
+    Who has waited for too long goes on and has SQLite tell so, as it does of the writers of other processes.
+    """
+    lock = engine.get_execution_options().get(_TURN)
+    if lock is None:
+        yield
+        return
+    taken = lock.acquire(timeout=BUSY_TIMEOUT)
+    try:
+        yield
+    finally:
+        if taken:
+            lock.release()
 
 
 def _with_driver(url: URL) -> URL:

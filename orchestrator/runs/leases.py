@@ -10,6 +10,11 @@ LEASE_TTL = 4.0
 """Seconds without a heartbeat after which another worker may claim the run."""
 MAX_LOST = 5
 """How many workers may die of one run before it is given up."""
+STEADY = 60.0
+"""Seconds after which a worker that is lost has not died of the run: its losses are counted anew.
+
+So a run of hours outlives any number of workers and of times without the record, and one that kills its workers does not.
+"""
 BACKOFF = 1.0
 """Seconds that a run waits in addition when it has lost its second worker; twice as long for each one after that."""
 

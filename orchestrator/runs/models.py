@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -32,16 +32,14 @@ class RunStatus(StrEnum):
 
 TRANSITIONS: dict[RunStatus, frozenset[RunStatus]] = {
     RunStatus.PENDING: frozenset({RunStatus.RUNNING, RunStatus.CANCELLED, RunStatus.ERROR}),
-    RunStatus.RUNNING: frozenset(
-        {RunStatus.INTERRUPTED, RunStatus.SUCCESS, RunStatus.ERROR, RunStatus.TIMEOUT, RunStatus.CANCELLED}
-    ),
+    RunStatus.RUNNING: frozenset(RunStatus) - {RunStatus.RUNNING},
     RunStatus.INTERRUPTED: frozenset({RunStatus.PENDING, RunStatus.CANCELLED, RunStatus.ERROR, RunStatus.TIMEOUT}),
     RunStatus.SUCCESS: frozenset(),
     RunStatus.ERROR: frozenset(),
     RunStatus.TIMEOUT: frozenset(),
     RunStatus.CANCELLED: frozenset(),
 }
-"""The legal steps. A run whose worker died stays `running` and is claimed again."""
+"""The legal steps. A run whose worker died stays `running` and is claimed again; one that was handed over is `pending`."""
 
 
 class AttemptStatus(StrEnum):
@@ -53,6 +51,8 @@ class AttemptStatus(StrEnum):
     ERROR = "error"
     TIMEOUT = "timeout"
     CANCELLED = "cancelled"
+    RELEASED = "released"
+    """Its worker was told to leave, and left the run to another one."""
     LOST = "lost"
     """Its worker was silent for so long that another one claimed the run."""
 
@@ -89,6 +89,8 @@ class NewRun:
     ready_at: datetime | None = None
     """Not before that moment."""
     traceparent: str | None = None
+    frozen: tuple[Artifact, ...] = ()
+    """What was frozen for it, where that is in the place of the artifacts."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,7 @@ class Run:
     """Handle of the live sandbox, as JSON."""
     sandbox_ready: bool = False
     """Whether the inputs are in it: from then on the task may have begun there."""
+    provider: str = "local"
     tenant: str = DEFAULT_TENANT
     labels: Mapping[str, str] = field(default_factory=dict)
     priority: int = 0
@@ -122,7 +125,7 @@ class Run:
     thread_id: str | None = None
     batch_id: str | None = None
     lost: int = 0
-    """How many workers have died of it, or with it."""
+    """How many workers have died of it, or with it, each within a minute of its beginning."""
     interrupt: dict[str, Any] | None = None
     """What a person is asked, while it is `interrupted`."""
     decision: dict[str, Any] | None = None
@@ -133,6 +136,13 @@ class Run:
     """Seconds that it waited for people; they do not count as its time."""
     traceparent: str | None = None
     """The trace that it belongs to, as W3C's header has it."""
+
+    epoch: int = 0
+    """The attempt in which its task was begun from the inputs: later ones that have the same go on with what that began."""
+    outcome: dict[str, Any] | None = None
+    """How it is going to end: `{"status", "error": {"kind", "message"} | None}`. All that is left to do is to clear up."""
+    snapshot: str | None = None
+    """SHA-256 of what the workspace was when it was interrupted, where its sandbox was not kept."""
 
     @property
     def exit_code(self) -> int | None:
@@ -206,11 +216,15 @@ class NewEvent:
 class Event:
     """Something that happened in a run. `seq` counts from 1 without gaps.
 
-    Types and the keys of `data`: run.started {attempt, worker}, sandbox.created {id, provider}, input.ready {bytes},
-    command.started {command}, command.output {stream, text}, command.finished {exit_code}, model.message {text, usage},
-    tool.call {id, name, args}, tool.result {id, name, text, status}, todos.updated {todos}, verify.started {command},
-    verify.output {stream, text}, verify.finished {exit_code}, artifact.created {name, size}, log {level, text},
+    Types and the keys of `data`: run.started {attempt, worker, resumed}, sandbox.created {id, provider}, sandbox.adopted
+    {id, provider}, input.ready {bytes}, command.started {command}, command.output {stream, text, offset}, command.finished
+    {exit_code}, model.message {id, text, usage}, tool.call {id, name, args}, tool.result {id, name, text, status},
+    todos.updated {todos}, verify.started {command}, verify.output {stream, text, offset}, verify.finished {exit_code},
+    artifact.created {name, size}, run.interrupted {actions, decide_by}, run.decided {decisions}, log {level, text},
     run.finished {status, error}.
+
+    `resumed` says that the attempt goes on where the last one was. `offset` counts the bytes of the stream up to the end of
+    this piece; a piece that was cut has none.
 
     Output that is not UTF-8 has a key `base64` too, with the very bytes of which `text` is the readable form.
     """
@@ -245,3 +259,5 @@ class WorkerInfo:
     concurrency: int
     started_at: datetime
     heartbeat_at: datetime
+    queues: Sequence[str] = ("fanfold",)
+    """The queues that it takes runs from."""

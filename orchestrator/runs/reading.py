@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, and_, case, literal, or_, select
+from sqlalchemy import ColumnElement, and_, case, literal, not_, or_, select
 
 from orchestrator.runs import tables as t
 from orchestrator.runs.columns import UtcDateTime
 from orchestrator.runs.database import Database, attempt_of, get_run, run_of
+from orchestrator.runs.files import FROZEN_NAMES, RESERVED
 from orchestrator.runs.leases import MAX_LOST, patience
 from orchestrator.runs.models import DEFAULT_TENANT, Artifact, Attempt, Event, ModelUsage, Run, RunStatus, WorkerInfo
 
@@ -68,11 +70,24 @@ class Reader(Database):
         return sorted(found, key=lambda one: (one.attempt, one.agent, one.model))
 
     def artifacts(self, run_id: str) -> list[Artifact]:
-        """The artifacts of a run, by name."""
-        query = select(t.artifacts).where(t.artifacts.c.run_id == run_id)
+        """What a run has left, by name."""
+        c = t.artifacts.c
+        query = select(t.artifacts).where(c.run_id == run_id, not_(c.name.startswith(RESERVED, autoescape=True)))
         with self._reading() as connection:
             found = [Artifact(**row._mapping) for row in connection.execute(query)]
         return sorted(found, key=lambda artifact: artifact.name)  # databases sort by the rules of their language
+
+    def frozen(self, run_id: str) -> list[Artifact]:
+        """What was frozen for a run, as far as that is in the place of the artifacts."""
+        query = select(t.artifacts).where(t.artifacts.c.run_id == run_id, t.artifacts.c.name.in_(FROZEN_NAMES))
+        with self._reading() as connection:
+            return [Artifact(**row._mapping) for row in connection.execute(query)]
+
+    def ended(self, run_ids: Collection[str]) -> list[str]:
+        """Those of these runs that have ended."""
+        c, over = t.runs.c, [status.value for status in RunStatus if status.terminal]
+        with self._reading() as connection:
+            return list(connection.execute(select(c.id).where(c.id.in_(run_ids), c.status.in_(over))).scalars())
 
     def unclaimed(self) -> list[str]:
         """Ids of runs that wait for a worker: pending, or left by a worker that died; oldest first."""

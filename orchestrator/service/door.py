@@ -1,22 +1,49 @@
-"""Runs: submitting them, following them, and what they left."""
+"""Runs: submitting them, following them, and what they left; and the way to the other rooms."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
-from orchestrator.errors import BadInput, InfrastructureError, RunNotFound, WorkerUnavailable
-from orchestrator.freeze import freeze_run
+from orchestrator.errors import (
+    BadInput,
+    Conflict,
+    InfrastructureError,
+    NotFound,
+    RecordUnavailable,
+    RunNotFound,
+    WorkerUnavailable,
+)
+from orchestrator.runs.listing import Filters, Listing, Page
 from orchestrator.runs.models import Artifact, Attempt, Event, ModelUsage, NewRun, Run, RunError, RunStatus, WorkerInfo
+from orchestrator.runs.reading import MAX_EVENTS
 from orchestrator.runs.retention import discard
-from orchestrator.runs.store import new_run_id, now
+from orchestrator.runs.store import now
+from orchestrator.runs.threads import Multitask
+from orchestrator.service.batches import Batches
+from orchestrator.service.decisions import checked
+from orchestrator.service.health import check_installation
 from orchestrator.service.installation import Installation
+from orchestrator.service.keys import KeyRing
+from orchestrator.service.once import Once
+from orchestrator.service.orders import RunOrder
+from orchestrator.service.placing import Placing
+from orchestrator.service.preparing import Preparing
+from orchestrator.service.sandboxes import SandboxRoom
+from orchestrator.service.schedules import ScheduleRoom
+from orchestrator.service.tenants import TenantBook
+from orchestrator.service.threads import Threads
+from orchestrator.service.uploads import UploadRoom
+from orchestrator.service.webhooks import WebhookRoom
 from orchestrator.service.workers import Workers
 from orchestrator.settings import Settings
 from orchestrator.spec import RunSpec
+from orchestrator.telemetry.metrics import Metrics
+from orchestrator.telemetry.traces import span
 
 FOLLOW_POLL = 0.03
 """Seconds between two looks for new events."""
@@ -36,6 +63,7 @@ class Service:
         self.tenant = tenant or settings.tenant
         self._of = installation or Installation(settings)
         self._workers = Workers(self._of)
+        self._preparing = Preparing(self._of, self.tenant)
 
     def of(self, tenant: str) -> Service:
         """The door of another tenant, over the same connections."""
@@ -51,8 +79,75 @@ class Service:
         """Let go of the connections to the record and the queue, for every tenant."""
         self._of.close()
 
+    @property
+    def settings(self) -> Settings:
+        """The settings of the installation."""
+        return self._of.settings
+
+    @property
+    def broker_url(self) -> str:
+        """The address of the broker, as kombu writes it."""
+        return self._of.broker.url
+
+    def check(self) -> None:
+        """See that the record and the broker answer; an embedded broker is started. Raises `InfrastructureError`."""
+        check_installation(self._of)
+
+    @property
+    def metrics(self) -> Metrics:
+        """What this process counts, and what the record does, for every tenant: `metrics.render()`."""
+        return self._of.metrics
+
+    # Rooms
+
+    @property
+    def keys(self) -> KeyRing:
+        """The tenant's keys of the API."""
+        return KeyRing(self._of, self.tenant)
+
+    @property
+    def tenants(self) -> TenantBook:
+        """All tenants, whatever this door's is: for the operator."""
+        return TenantBook(self._of)
+
+    @property
+    def uploads(self) -> UploadRoom:
+        """What the tenant sent for runs to come."""
+        return UploadRoom(self._of, self.tenant)
+
+    @property
+    def threads(self) -> Threads:
+        """The tenant's conversations."""
+        return Threads(self._of, self.tenant)
+
+    @property
+    def batches(self) -> Batches:
+        """Runs of the tenant that were submitted together."""
+        return Batches(self._of, self.tenant)
+
+    @property
+    def once(self) -> Once:
+        """Requests that are done once, however often they come."""
+        return Once(self._of.idempotency, self.tenant)
+
+    @property
+    def schedules(self) -> ScheduleRoom:
+        """What is run again and again for the tenant."""
+        return ScheduleRoom(self._of, self)
+
+    @property
+    def sandboxes(self) -> SandboxRoom:
+        """The sandboxes of the tenant's runs."""
+        return SandboxRoom(self._of, self.tenant)
+
+    @property
+    def webhooks(self) -> WebhookRoom:
+        """Where the tenant is told of its runs."""
+        return WebhookRoom(self._of, self.tenant)
+
     # Runs
 
+    @span("submit")
     def submit(
         self,
         spec: RunSpec,
@@ -61,37 +156,74 @@ class Service:
         granted: Collection[str] = (),
         environ: Mapping[str, str] | None = None,
         named: Collection[Named] = (),
+        placing: Placing = Placing(),  # noqa: B008 (it is frozen)
+        run_id: str | None = None,
     ) -> Run:
         """Freeze what the run needs, record the run, and put it on the queue.
 
         `base_dir` is the task file's folder: paths in the spec are relative to it and may not leave it, but for the parts in
         `named`, which the person who submits has named (on a command line) rather than the task's author. `granted` are the
         variables of `environ` (default: this process's) that the task may take as secrets, beside `FANFOLD_ALLOWED_SECRETS`.
-        Call `ensure_worker` afterwards to have the run executed by this machine.
+        `run_id` is the id that a request gave the run beforehand, when it is told apart from others (`once`). Call
+        `ensure_worker` afterwards to have the run executed by this machine.
 
         Raises `BadInput`, and then nothing was recorded; or `InfrastructureError`.
         """
-        run_id = new_run_id()
-        folder = self._of.folder(run_id)
+        environ = os.environ if environ is None else environ
+        new = self._preparing.task(
+            spec, base_dir=base_dir, granted=granted, environ=environ, named=named, placing=placing, run_id=run_id
+        )
+        return self._record(new, placing.multitask, lasts=run_id is not None)
+
+    @span("submit")
+    def order(self, order: RunOrder, *, traceparent: str | None = None, run_id: str | None = None) -> Run:
+        """Submit a run that is ordered from elsewhere; see `RunOrder`. Raises as `submit`, and `NotFound` for an upload."""
+        new = self._preparing.order(order, traceparent=traceparent, run_id=run_id)
+        return self._record(new, order.multitask_strategy or Multitask.ENQUEUE, lasts=run_id is not None)
+
+    @span("submit")
+    def retry(
+        self,
+        run_id: str,
+        *,
+        secrets: Mapping[str, str] | None = None,
+        traceparent: str | None = None,
+        new_id: str | None = None,
+    ) -> Run:
+        """Submit a new run of the same task, with the inputs, the labels and the priority of a run that has ended.
+
+        Secrets were forgotten when it ended: `secrets` are their values by the submitter's variables, beside those of
+        `FANFOLD_ALLOWED_SECRETS`; None takes this process's environment. Raises `Conflict` while the run goes on, and what
+        `submit` raises.
+        """
+        run = self.get(run_id)
+        if not run.status.terminal:
+            raise Conflict(f"run {run.id} is {run.status.value}: it can be run again when it has ended, or cancel it")
+        new = self._preparing.again(run, secrets=secrets, traceparent=traceparent, new_id=new_id)
+        return self._record(new, lasts=new_id is not None)
+
+    def _record(self, new: NewRun, multitask: Multitask = Multitask.ENQUEUE, *, lasts: bool = False) -> Run:
+        """Record a run that was prepared, and put it on the queue.
+
+        Without a broker it is given up, unless it `lasts`: whoever asked for it may ask once more, and gets this very run. It
+        waits in the record until there is a broker.
+        """
         try:
-            folder.create()
-            freeze_run(
-                spec,
-                folder,
-                base_dir=base_dir,
-                granted=self._of.settings.allowed_secrets | frozenset(granted),
-                environ=os.environ if environ is None else environ,
-                named=frozenset(named),
-            )
-            run = self._of.store.add(NewRun(run_id, spec.name, spec.model_dump(mode="json"), tenant=self.tenant))
-        except BaseException:
-            folder.remove()
+            run, added = self._of.dispatching.add(new, multitask)
+        except RecordUnavailable:  # it may have been recorded all the same, and then needs what was frozen for it
             raise
+        except BaseException:
+            self._preparing.drop(new)
+            raise
+        for ended in added.ended:
+            self._of.folder(ended).forget_secrets()
         try:
-            self._of.enqueue(run_id)
+            self._of.send(added)
         except InfrastructureError as exc:
-            self._of.store.abandon(run_id, RunError("infrastructure", str(exc)))
-            folder.forget_secrets()
+            if lasts:
+                return run
+            self._of.store.abandon(run.id, RunError("infrastructure", str(exc)))
+            self._of.folder(run.id).forget_secrets()
             raise
         return run
 
@@ -107,10 +239,24 @@ class Service:
 
     def cancel(self, run_id: str) -> Run:
         """Ask for a run to stop; it is terminal soon after (see `follow`). One that has ended stays as it is."""
-        run = self._of.store.request_cancel(self.get(run_id).id)
+        before = self.get(run_id)
+        run = self._of.store.request_cancel(before.id)
         if run.status.terminal:
             self._of.folder(run.id).forget_secrets()
+            if before.status is RunStatus.INTERRUPTED:
+                self._of.nudge(run.id)
         return run
+
+    def decide(self, run_id: str, decisions: Sequence[Mapping[str, Any]]) -> Run:
+        """Answer what an interrupted run asks, one decision for each action in its `interrupt`; it goes on then.
+
+        Raises `IllegalTransition` when it asks nothing, `BadInput` when the decisions do not fit.
+        """
+        run = self.get(run_id)
+        decided = self._of.store.decide(run.id, checked(run, decisions))
+        with suppress(InfrastructureError):  # the record knows the decision: a controller sends the run
+            self._of.enqueue(run.id)
+        return decided
 
     def events(self, run_id: str, after: int = 0) -> Iterator[Event]:
         """What has happened in a run so far, in order, beginning after the event numbered `after`."""
@@ -118,6 +264,14 @@ class Service:
         while page := self._of.store.events(run.id, after):
             yield from page
             after = page[-1].seq
+
+    def events_after(self, run_id: str, after: int = 0, limit: int = MAX_EVENTS) -> tuple[Sequence[Event], bool]:
+        """At most `limit` events of a run that come after the one numbered `after`; and whether none comes after them."""
+        run = self.get(run_id)
+        page = self._of.store.events(run.id, after, min(limit, MAX_EVENTS))
+        if page and page[-1].type == "run.finished":
+            return page, True
+        return page, run.status.terminal and not page
 
     def follow(self, run_id: str, after: int = 0) -> Iterator[Event]:
         """What has happened and what happens, as it does, until the run has ended.
@@ -174,14 +328,14 @@ class Service:
         """The content of an artifact as a file to be closed; it is fetched as it is read, and can be sought.
 
         The read that reaches its end raises `InfrastructureError` when all of it was read and it is not what the run left.
-        Raises `BadInput` when there is no artifact of this name, `InfrastructureError` when its content is not to be had.
+        Raises `NotFound` when there is no artifact of this name, `InfrastructureError` when its content is not to be had.
         """
         run = self.get(run_id)
         for artifact in self._of.store.artifacts(run.id):
             if artifact.name == name:
                 path = self._of.folder(run.id).earlier_artifact(artifact)
                 return path.open("rb") if path else self._of.artifacts.open(artifact.sha256, verify=True)
-        raise BadInput(f"run {run.id} has no artifact '{name}'; `fanfold runs show {run.id}` lists them")
+        raise NotFound(f"run {run.id} has no artifact '{name}'; `fanfold runs show {run.id}` lists them")
 
     def artifact_place(self, artifact: Artifact) -> Path | str:
         """Where the content of an artifact is: a path of this machine, or an address."""
@@ -216,7 +370,12 @@ class Service:
         """
         return self._workers.ensure()
 
+    # Lists. (Below the others: in a class, `list` hides the type of that name.)
+
+    def page(self, filters: Filters, *, limit: int = 50, cursor: str | None = None) -> Page:
+        """A page of the tenant's runs, newest first. Raises `BadInput` for a cursor that was not made here."""
+        return Listing(self._of.engine).page(filters, tenant=self.tenant, limit=limit, cursor=cursor)
+
     def list(self, status: RunStatus | None = None, limit: int = 50) -> Sequence[Run]:
         """The newest runs first, of this status or of all."""
         return self._of.store.recent(status, limit, tenant=self.tenant)
-

@@ -52,7 +52,8 @@ class Collector:
         self._left = RUN_CAP
 
     async def keep(self, name: str, content: AsyncIterable[bytes]) -> None:
-        """Keep content as an artifact, without secrets."""
+        """Keep content as an artifact, without secrets, also in its name."""
+        name = self._recorder.redactor.text(name)
         limit = min(ARTIFACT_CAP, self._left)
         try:
             redacted = self._recorder.redactor.pieces(content)

@@ -6,12 +6,10 @@ from this machine, read-only; what must not be read does not enter the sandbox a
 
 from __future__ import annotations
 
-import contextlib
 import posixpath
 import shutil
 import tarfile
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,29 +28,25 @@ class Inputs:
     mounts: tuple[Mount, ...] = ()
 
 
-@contextlib.contextmanager
-def placed_inputs(spec: RunSpec, tar: Path) -> Iterator[Inputs]:
-    """The inputs in `tar` for the sandbox of `spec`, until the sandbox is gone.
+def placed_inputs(spec: RunSpec, tar: Path, folder: Path) -> Inputs:
+    """The inputs in `tar` for the sandbox of `spec`; what is laid over its places is in `folder`, as long as the sandbox lives.
 
-    Raises `BadInput` for a link where a place is to be closed.
+    `folder` is empty, and nobody else's. Raises `BadInput` for a link where a place is to be closed.
     """
     workdir, mounts = spec.sandbox.workdir, spec.closed
     inside = {posixpath.relpath(mount.target, workdir): mount for mount in mounts if below(mount.target, workdir)}
     if not inside:
-        yield Inputs(tar, mounts)
-        return
-    with tempfile.TemporaryDirectory(prefix="fanfold-closed-") as name:
-        folder = Path(name)
-        folder.chmod(0o711)  # another user's sandbox passes through; its name is the secret
-        places = {path: folder / str(number) for number, path in enumerate(inside)}
-        rest = folder / "input.tar"
-        if tar.exists():
-            _divide(tar, rest, places, {path for path, mount in inside.items() if mount.mode == "hidden"})
-        for place in places.values():
-            if not place.exists():
-                place.mkdir(mode=0o755)
-        sources = {inside[path].target: str(place) for path, place in places.items()}
-        yield Inputs(rest, tuple(_sourced(mount, sources) for mount in mounts))
+        return Inputs(tar, mounts)
+    folder.chmod(0o711)  # another user's sandbox passes through; its name is the secret
+    places = {path: folder / str(number) for number, path in enumerate(inside)}
+    rest = folder / "input.tar"
+    if tar.exists():
+        _divide(tar, rest, places, {path for path, mount in inside.items() if mount.mode == "hidden"})
+    for place in places.values():
+        if not place.exists():
+            place.mkdir(mode=0o755)
+    sources = {inside[path].target: str(place) for path, place in places.items()}
+    return Inputs(rest, tuple(_sourced(mount, sources) for mount in mounts))
 
 
 def _sourced(mount: Mount, sources: Mapping[str, str]) -> Mount:

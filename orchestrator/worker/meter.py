@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from orchestrator.runs.models import ModelUsage
@@ -22,10 +21,12 @@ class Meter:
     """Of one attempt. `spent` may be called from any thread."""
 
     def __init__(self, number: int, prices: PriceTable) -> None:
-        self.sandbox_seconds = 0.0
+        self._seconds = 0.0
+        self._entered: float | None = None
         self._number = number
         self._prices = prices
         self._lock = threading.Lock()
+        self._listener: Callable[[], None] = lambda: None
         self._sums: dict[tuple[str, str], Counter[str]] = {}
 
     def spent(self, agent: str, model: str, tokens: Mapping[str, Any]) -> None:
@@ -41,20 +42,33 @@ class Meter:
         with self._lock:
             sums = self._sums.setdefault((agent[:MAX_NAME], model[:MAX_NAME]), Counter())
             sums.update({name: min(max(0, int(value or 0)), MAX_TOKENS) for name, value in counts.items()})
+        self._listener()
 
-    @contextmanager
-    def sandbox(self) -> Iterator[None]:
-        """Count the time until its end as the time of a sandbox."""
-        began = time.monotonic()
-        try:
-            yield
-        finally:
-            self.sandbox_seconds += time.monotonic() - began
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call this after each call of a model, in the thread of that call."""
+        self._listener = listener
 
-    def usage(self) -> list[ModelUsage]:
-        """What each agent has used of each model so far, and what it costs."""
+    def enter(self) -> None:
+        """From now on there is a sandbox. When there is one already, that goes on."""
+        if self._entered is None:
+            self._entered = time.monotonic()
+
+    def leave(self) -> None:
+        """From now on there is none, or it is another attempt's."""
+        if self._entered is not None:
+            self._seconds += time.monotonic() - self._entered
+            self._entered = None
+
+    @property
+    def sandbox_seconds(self) -> float:
+        """How long there has been a sandbox."""
+        return self._seconds + (time.monotonic() - self._entered if self._entered is not None else 0.0)
+
+    def take(self) -> list[ModelUsage]:
+        """What each agent has used of each model since the last time, and what it costs."""
         with self._lock:
-            return [self._of(agent, model, sums) for (agent, model), sums in sorted(self._sums.items())]
+            sums, self._sums = self._sums, {}
+        return [self._of(agent, model, counts) for (agent, model), counts in sorted(sums.items())]
 
     def _of(self, agent: str, model: str, sums: Counter[str]) -> ModelUsage:
         cost = self._prices.cost(

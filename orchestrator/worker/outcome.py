@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
 
-from orchestrator.errors import ErrorKind, FanfoldError, RunCancelled, RunTimedOut
+from orchestrator.errors import BudgetExceeded, ErrorKind, FanfoldError, RunCancelled, RunTimedOut
 from orchestrator.runs.models import RunError, RunStatus
 from sandboxes import errors as s
 
@@ -20,11 +22,19 @@ class Outcome:
     error: RunError | None = None
     unexpected: bool = False
     """Whether it is a fault of this program: its traceback is worth keeping."""
+    final: bool = False
+    """Whether another attempt has no chance, whatever failed."""
 
     @property
     def worth_a_retry(self) -> bool:
         """Whether trying again could end otherwise: bad input stays bad, and who cancels wants no more."""
-        return self.status is RunStatus.ERROR and self.error is not None and self.error.kind != "input"
+        return not self.final and self.status is RunStatus.ERROR and self.error is not None and self.error.kind != "input"
+
+    @classmethod
+    def settled(cls, noted: Mapping[str, Any]) -> Outcome:
+        """The outcome that a worker noted before it was gone; see `Run.outcome`."""
+        error = noted.get("error")
+        return cls(RunStatus(noted["status"]), RunError(error["kind"], error["message"]) if error else None)
 
     def told_through(self, redact: Callable[[str], str]) -> Outcome:
         """The same outcome, its message without what `redact` takes out."""
@@ -39,6 +49,15 @@ def _kind_of(exc: s.FanfoldSandboxError) -> ErrorKind:
     return "task" if isinstance(exc, s.PatchRefused) else "infrastructure"
 
 
+class Question(Exception):
+    """A person has to decide before the run can go on."""
+
+    def __init__(self, asked: dict[str, Any], decide_by: datetime) -> None:
+        super().__init__("a person is asked")
+        self.asked = asked
+        self.decide_by = decide_by
+
+
 SUCCESS = Outcome(RunStatus.SUCCESS)
 
 
@@ -49,7 +68,7 @@ def outcome_of(exc: BaseException) -> Outcome:
     if isinstance(exc, RunTimedOut):
         return Outcome(RunStatus.TIMEOUT, RunError("task", str(exc)))
     if isinstance(exc, FanfoldError):
-        return Outcome(RunStatus.ERROR, RunError(exc.kind, str(exc)))
+        return Outcome(RunStatus.ERROR, RunError(exc.kind, str(exc)), final=isinstance(exc, BudgetExceeded))
     if isinstance(exc, s.FanfoldSandboxError):
         return Outcome(RunStatus.ERROR, RunError(_kind_of(exc), str(exc)))
     message = f"unexpected error in the worker, please report it: {type(exc).__name__}: {exc}"

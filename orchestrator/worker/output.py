@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import BinaryIO
 
+from orchestrator.worker.past import Past
 from orchestrator.worker.recorder import Recorder
 from sandboxes.sandbox import Command, CommandSpec, Sandbox
 
@@ -22,15 +23,22 @@ PIECE = 256 * 1024
 """Bytes that are read at once from a log."""
 
 
+STREAMS = ("stdout", "stderr")
+
+
 class OutputSink:
     """Where the output of one command goes."""
 
-    def __init__(self, recorder: Recorder, kind: str, log: Path) -> None:
+    def __init__(self, recorder: Recorder, kind: str, log: Path, past: Past | None = None) -> None:
+        """`past` is what was told of this command before: what it printed up to there is not asked for again."""
+        past = past or Past()
         self._recorder = recorder
         self._kind = kind
-        self._streams = {name: recorder.redactor.stream() for name in ("stdout", "stderr")}
-        self._cut = {"stdout": b"", "stderr": b""}
-        self._room = EVENTS_CAP
+        self._streams = {name: recorder.redactor.stream() for name in STREAMS}
+        self._cut = dict.fromkeys(STREAMS, b"")
+        self.offsets = {name: past.offsets.get((kind, name), 0) for name in STREAMS}
+        """For each stream how many of its bytes have come."""
+        self._room = max(0, EVENTS_CAP - past.told.get(kind, 0))
         self._log_path = log
         self._log: BinaryIO | None = None
         self.logged = 0
@@ -40,6 +48,7 @@ class OutputSink:
 
     def feed(self, stream: str, data: bytes) -> None:
         """Take a piece of output."""
+        self.offsets[stream] += len(data)
         self._pass_on(stream, self._cut[stream] + self._streams[stream].feed(data), final=False)
 
     def close(self) -> None:
@@ -48,6 +57,10 @@ class OutputSink:
             self._pass_on(stream, self._cut[stream] + redacted.close(), final=True)
         if self._log:
             self._log.close()
+
+    def leave(self) -> None:
+        """Take note that another worker goes on: what is held back here, which may begin a secret, is told there."""
+        self._streams.clear()
 
     async def log_content(self) -> AsyncIterator[bytes]:
         """The log, after `close`."""
@@ -62,10 +75,14 @@ class OutputSink:
         if ready and self._room > 0:
             shown = ready[: self._room]
             self._room -= len(shown)
-            self._recorder.output(self._kind, stream, shown)
+            self._recorder.output(self._kind, stream, shown, self._offset(stream) if shown == ready else None)
             ready = ready[len(shown) :]
         if ready:
             self._write_log(ready)
+
+    def _offset(self, stream: str) -> int:
+        """Bytes of the stream up to where all has been passed on; what is held back is not counted."""
+        return self.offsets[stream] - self._streams[stream].held - len(self._cut[stream])
 
     def _write_log(self, data: bytes) -> None:
         if self._log is None:
@@ -94,11 +111,14 @@ async def stream_command(
     process = await sandbox.start(CommandSpec(command), call_id=call_id)
     started()
     try:
-        async for chunk in process.output():
+        async for chunk in process.output(**sink.offsets):
             sink.feed(chunk.stream, chunk.data)
         result = await process.wait()
     except asyncio.CancelledError:
-        await _kill(process)
+        if sandbox.leaves_commands:
+            sink.leave()
+        else:
+            await _kill(process)
         raise
     finally:
         sink.close()

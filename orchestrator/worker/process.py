@@ -16,6 +16,7 @@ import socket
 import threading
 import time
 import warnings
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -23,13 +24,19 @@ from celery import signals
 
 from orchestrator.broker import Broker
 from orchestrator.controller.control import Controller
+from orchestrator.controller.errands import Errands
 from orchestrator.errors import FanfoldError
-from orchestrator.queue import make_app
+from orchestrator.policy import load_policy
+from orchestrator.queue import QUEUE, make_app
 from orchestrator.runs.models import WorkerInfo
 from orchestrator.runs.schema import open_database
 from orchestrator.runs.store import Store, now
+from orchestrator.service import Service
+from orchestrator.service.schedules import submitter
 from orchestrator.settings import Settings
-from orchestrator.worker.runner import STOP_TIMEOUT, Runner
+from orchestrator.telemetry.process import Telemetry
+from orchestrator.worker.execution import STOP_TIMEOUT
+from orchestrator.worker.runner import Runner
 from orchestrator.worker.tasks import Activity, register
 
 logger = logging.getLogger(__name__)
@@ -60,23 +67,39 @@ class _Every:
 
 
 class WorkerProcess:
-    """Runs until it is told to stop (SIGTERM, SIGINT: the runs at work are finished first), or has been idle."""
+    """Runs until it is told to stop (SIGTERM, SIGINT: the runs at work are handed to other workers), or has been idle."""
 
-    def __init__(self, settings: Settings, *, concurrency: int, idle_exit: float | None) -> None:
+    def __init__(
+        self, settings: Settings, *, concurrency: int, idle_exit: float | None, queues: Sequence[str] = (QUEUE,),
+        telemetry: Telemetry | None = None,
+    ) -> None:
+        """`queues` are those that it takes runs from. Raises `BadInput` for a name that cannot be one."""
         self._broker = Broker(settings)
         engine = open_database(settings.database, settings.home / "database.lock")
         self._store = Store(engine)
         host, pid, moment = socket.gethostname()[:100], os.getpid(), now()
-        self._info = WorkerInfo(f"{host}:{pid}:{secrets.token_hex(3)}", host, pid, concurrency, moment, moment)
+        telemetry = telemetry or Telemetry()
+        name = f"{host}:{pid}:{secrets.token_hex(3)}"
+        self._info = WorkerInfo(name, host, pid, concurrency, moment, moment, list(queues))
+        self._queues = queues
         self._idle_exit = idle_exit
         self._activity = Activity()
-        self._leaving = threading.Event()
+        self._ready, self._leaving = threading.Event(), threading.Event()
         self._loop = asyncio.new_event_loop()
         self._app = make_app(self._broker.url)
+        self._service = Service(settings)
         self._controller = Controller(
-            engine, self._app, name=self._info.id, home=settings.home, ensure_broker=self._broker.ensure
+            engine,
+            self._app,
+            name=self._info.id,
+            home=settings.home,
+            policy=load_policy(settings.policy),
+            ensure_broker=self._broker.ensure,
+            errands=Errands(settings, submitter(self._service)),
+            metrics=telemetry.metrics,
         )
-        register(self._app, Runner(settings, self._store, self._info.id), self._loop, self._activity)
+        self._runner = Runner(settings, self._store, self._info.id, self._controller.nudge, telemetry)
+        register(self._app, self._runner, self._loop, self._activity, self._controller.wake)
 
     def run(self) -> None:
         """Work. Raises `FanfoldError` when there is no broker or no record."""
@@ -99,16 +122,20 @@ class WorkerProcess:
                 if thread.is_alive():
                     thread.join(HEARTBEAT)
             self._broker.stop(unless=lambda: bool(self._store.workers()))
+            self._service.close()
             self._store.close()
 
     def _consume(self) -> None:
-        """Take messages until a signal says stop; then wait for the runs at work."""
+        """Take messages until a signal says stop; then wait until the runs at work are handed over."""
         # Celery warns of workers of the superuser, since a message could carry code. Ours carry ids in JSON.
         warnings.filterwarnings("ignore", module=r"celery\.(apps|platforms)")
+        signals.setup_logging.connect(_leave_logging, weak=False)
+        signals.worker_ready.connect(lambda **_: self._ready.set(), weak=False)  # from now on it knows what to do with signals
         signals.worker_shutting_down.connect(self._on_shutting_down, weak=False)
         worker = self._app.Worker(
             pool="threads",
             concurrency=self._info.concurrency,
+            queues=list(self._queues),
             hostname=f"fanfold@{self._info.id}",
             without_gossip=True,
             without_mingle=True,
@@ -121,6 +148,7 @@ class WorkerProcess:
 
     def _on_shutting_down(self, **_: object) -> None:
         self._leave()
+        self._loop.call_soon_threadsafe(self._runner.hand_over)
 
     def _leave(self) -> None:
         """From now on nobody counts on this worker."""
@@ -137,7 +165,7 @@ class WorkerProcess:
                     self._beat()
                 if idle > IDLE_AFTER and warm_up.is_due():
                     threading.Thread(target=_warm_up, name="warm-up", daemon=True).start()
-                if self._idle_exit is not None and idle > self._idle_exit and self._may_leave():
+                if self._idle_exit is not None and self._ready.is_set() and idle > self._idle_exit and self._may_leave():
                     os.kill(os.getpid(), signal.SIGTERM)
                     return
             except FanfoldError as exc:
@@ -162,6 +190,10 @@ class WorkerProcess:
         with suppress(TimeoutError):
             asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop).result(STOP_TIMEOUT)
         self._loop.call_soon_threadsafe(self._loop.stop)
+
+
+def _leave_logging(**_: object) -> None:
+    """Logging is set up already; Celery does so itself where nobody answers this signal."""
 
 
 async def _cancel_all() -> None:

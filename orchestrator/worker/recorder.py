@@ -6,9 +6,9 @@ import asyncio
 import base64
 from typing import Any
 
+from orchestrator.redact import Redactor
 from orchestrator.runs.models import Lease, NewEvent
 from orchestrator.runs.store import Store, now
-from orchestrator.worker.redact import Redactor
 
 MERGE_LIMIT = 16 * 1024
 """Characters up to which pieces of one stream that wait to be written become one event."""
@@ -38,10 +38,10 @@ class Recorder:
         """Record a remark for the person who reads the run: `info`, `warning` or `error`."""
         self.emit("log", {"level": level, "text": text})
 
-    def output(self, kind: str, stream: str, piece: bytes) -> None:
-        """Record output that has been redacted already."""
+    def output(self, kind: str, stream: str, piece: bytes, offset: int | None = None) -> None:
+        """Record output that has been redacted already; `offset` is where the stream goes on behind it (bytes)."""
         text = piece.decode("utf-8", "replace")
-        data: dict[str, Any] = {"stream": stream, "text": text}
+        data: dict[str, Any] = {"stream": stream, "text": text, **({} if offset is None else {"offset": offset})}
         if text.encode() != piece:
             data["base64"] = base64.b64encode(piece).decode()
         elif self._waiting and _continues(self._waiting[-1], kind, stream, text):
@@ -63,9 +63,13 @@ class Recorder:
 
     async def close(self) -> None:
         """Write what waits, and end. Raises like `flush`."""
+        await self.abandon()
+        await self.flush()
+
+    async def abandon(self) -> None:
+        """End; what is not written yet stays unwritten, unless `flush` is called."""
         self._writer.cancel()
         await asyncio.wait([self._writer])
-        await self.flush()
 
     def _add(self, event: NewEvent) -> None:
         if self._broken is None:

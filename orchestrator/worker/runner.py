@@ -1,150 +1,192 @@
-"""One run from start to end: claim it, watch over it, try it, record how it ended."""
+"""One run from start to end: claim it, watch over it, work on it, record how it ended or who goes on with it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from collections.abc import Callable
 
-from orchestrator.errors import InfrastructureError, RunTimedOut, StaleLease
+from orchestrator.errors import InfrastructureError, RecordUnavailable, StaleLease
+from orchestrator.redact import Redactor
 from orchestrator.runs.artifacts import ArtifactStore
 from orchestrator.runs.files import RunFolder
+from orchestrator.runs.frozen import FrozenFiles
 from orchestrator.runs.history import history
+from orchestrator.runs.keeping import Keeping
 from orchestrator.runs.labels import RUN_LABEL
 from orchestrator.runs.leases import MAX_LOST
-from orchestrator.runs.models import Lease, Run
+from orchestrator.runs.models import AttemptStatus, Event, Lease, Run
 from orchestrator.runs.prices import load_prices
-from orchestrator.runs.store import Store, now
+from orchestrator.runs.store import Store
 from orchestrator.settings import Settings
 from orchestrator.spec import RunSpec
-from orchestrator.worker.attempt import DESTROY_TIMEOUT, Assignment, Attempt, provider_for
-from orchestrator.worker.outcome import SUCCESS, Outcome, outcome_of
+from orchestrator.telemetry.process import Telemetry
+from orchestrator.telemetry.redaction import MIN_SECRET
+from orchestrator.vault import Vault
+from orchestrator.worker.assignment import Assignment
+from orchestrator.worker.execution import Asked, Execution
+from orchestrator.worker.frozen import bring_secrets
+from orchestrator.worker.outcome import Outcome, outcome_of
+from orchestrator.worker.past import Past, past_of
 from orchestrator.worker.recorder import Recorder
-from orchestrator.worker.redact import Redactor
-from orchestrator.worker.watch import Watch
+from orchestrator.worker.watch import Handover, Watch
+from sandboxes.errors import FanfoldSandboxError
+from sandboxes.providers.registry import get_provider
 
 logger = logging.getLogger(__name__)
-
-STOP_TIMEOUT = DESTROY_TIMEOUT + 15.0
-"""Seconds that a stopped attempt has for killing its command and destroying its sandbox."""
 
 
 class Runner:
     """Executes runs, as many at once as it is asked to, on one event loop."""
 
-    def __init__(self, settings: Settings, store: Store, worker_id: str) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        worker_id: str,
+        nudge: Callable[[str], None],
+        telemetry: Telemetry | None = None,
+    ) -> None:
+        """`nudge` calls a worker for a run that this one leaves."""
+        self._telemetry = telemetry or Telemetry()
         self._settings = settings
         self._store = store
         self._worker_id = worker_id
+        self._nudge = nudge
         self._prices = load_prices(settings.prices)
         self._artifacts = ArtifactStore(settings.artifacts, settings.spool_dir)
         self._artifacts.check(store.installation())
+        self._vault = Vault(settings)
+        self._frozen = FrozenFiles(store, self._artifacts, shared=settings.artifacts_url is not None)
+        self._frozen.sweep(settings.runs_dir)
+        self._watches: set[Watch] = set()
+        self._leaving = False
+
+    def hand_over(self) -> None:
+        """Leave every run to other workers, and take no more. Called on the loop."""
+        self._leaving = True
+        for watch in self._watches:
+            watch.hand_over()
 
     async def execute(self, run_id: str) -> None:
         """Execute a run, unless another worker has it or it has ended."""
+        if self._leaving:  # the controller finds that nobody has come for it
+            return
         lease = await asyncio.to_thread(self._store.claim, run_id, self._worker_id)
         if lease is None:
-            logger.info("%s: has ended, or another worker has it", run_id)
+            await self._clear_up(run_id)
             return
         run = await asyncio.to_thread(self._store.get, run_id)
-        folder = RunFolder.of(self._settings.runs_dir, run_id)
-        logger.info("%s: begins, lease %d", run_id, lease.token)
-        try:
-            outcome = await self._outcome(run, lease, folder)
-            await asyncio.to_thread(self._store.finish, lease, outcome.status, outcome.error)
-        except StaleLease as exc:
-            logger.warning("%s", exc)
-            return
-        folder.forget_secrets()
-        logger.info("%s: %s", run_id, outcome.status)
+        with self._telemetry.run(run):
+            await self._work_on(run, lease)
 
-    async def _outcome(self, run: Run, lease: Lease, folder: RunFolder) -> Outcome:
-        """How the run ended, whatever happened. Raises `StaleLease` when another worker took it over."""
+    async def _clear_up(self, run_id: str) -> None:
+        """A run that ended while it waited for a person may have left its sandbox; any other has a worker, or needs none."""
+        run = await asyncio.to_thread(self._store.get, run_id)
+        attempts = await asyncio.to_thread(self._store.attempts, run_id) if run.status.terminal else []
+        if not attempts or attempts[-1].status is not AttemptStatus.INTERRUPTED:
+            logger.info("%s: has ended, or another worker has it", run_id)
+            return
+        provider = get_provider(run.provider, home=self._settings.home)
+        try:
+            for handle in await provider.find({RUN_LABEL: run_id}):
+                if not await asyncio.to_thread(Keeping(self._store.engine).is_kept, handle.id):
+                    await provider.destroy(handle)
+        except FanfoldSandboxError as exc:  # the reaper finds it
+            logger.warning("%s: what it has left was not ended: %s", run_id, exc)
+        finally:
+            await provider.aclose()
+
+    async def _work_on(self, run: Run, lease: Lease) -> None:
+        logger.info("%s: begins, lease %d", run.id, lease.token)
+        if run.attempt == 1 and run.started_at:
+            self._telemetry.metrics.run_started((run.started_at - run.created_at).total_seconds())
+        try:
+            await self._execute(run, lease)
+        except (StaleLease, RecordUnavailable) as exc:
+            self._telemetry.metrics.lease_lost()
+            logger.warning("%s: left to another worker: %s", run.id, exc)
+        except Handover:
+            await asyncio.to_thread(self._release, lease)
+
+    async def _execute(self, run: Run, lease: Lease) -> None:
+        """Work on a run, and record what came of it. Raises `StaleLease`, `Handover` or `RecordUnavailable`."""
+        folder = RunFolder.of(self._settings.runs_dir, run.id, self._vault)
+        outcome = await self._outcome(run, lease, folder)
+        if outcome is None:
+            logger.info("%s: waits for a decision", run.id)
+            return
+        ended = await asyncio.to_thread(self._store.finish, lease, outcome.status, outcome.error)
+        if ended.started_at and ended.finished_at:
+            self._telemetry.metrics.run_finished(outcome.status, (ended.finished_at - ended.started_at).total_seconds())
+        folder.forget_secrets()
+        await asyncio.to_thread(self._frozen.release, run.id, folder)
+        logger.info("%s: %s", run.id, outcome.status)
+
+    async def _outcome(self, run: Run, lease: Lease, folder: RunFolder) -> Outcome | None:
+        """How the run ended, whatever happened; None when it waits for a person."""
         if run.lost >= MAX_LOST:
             return outcome_of(InfrastructureError(await asyncio.to_thread(self._given_up, run.id)))
         try:
             return await self._execute_claimed(run, lease, folder)
-        except StaleLease:
+        except (StaleLease, RecordUnavailable, Handover):
             raise
         except Exception as exc:
             logger.exception("%s: failed outside of its attempts", run.id)
-            return outcome_of(exc)
+            return outcome_of(exc).told_through(self._telemetry.masks.text)
+
+    async def _execute_claimed(self, run: Run, lease: Lease, folder: RunFolder) -> Outcome | None:
+        spec = RunSpec.model_validate(run.spec)
+        secrets = await bring_secrets(self._frozen, run.id, spec, folder)
+        redactor = await asyncio.to_thread(Redactor, secrets.values)
+        self._telemetry.masks.hold(run.id, redactor.text)
+        recorder = Recorder(self._store, lease, redactor)
+        watch = Watch(self._store, lease)
+        self._watches.add(watch)
+        try:
+            work = Assignment(
+                run=run, spec=spec, folder=folder, secrets=secrets, lease=lease, settings=self._settings, store=self._store,
+                artifacts=self._artifacts, prices=self._prices, frozen=self._frozen, recorder=recorder,
+                telemetry=self._telemetry, past=await self._past(run),
+            )  # fmt: skip
+            if redactor.left and run.attempt == 1:
+                recorder.log("warning", f"{redactor.left} of the secrets are shorter than {MIN_SECRET} characters: not hidden")
+            execution = Execution(work, watch)
+            ending = await execution.run()
+            await recorder.close()
+            if isinstance(ending, Asked):
+                question = (ending.question, ending.decide_by, ending.snapshot)
+                await asyncio.to_thread(self._store.interrupt, lease, *question)
+                await execution.part(ending)
+                return None
+        finally:
+            self._watches.discard(watch)
+            await watch.close()
+            await recorder.abandon()
+        return ending.told_through(redactor.text)
+
+    async def _past(self, run: Run) -> Past:
+        """What this run has told, where it goes on with what an earlier attempt began."""
+        if run.epoch == run.attempt:
+            return Past()
+        return await asyncio.to_thread(lambda: past_of(self._events(run.id), run.epoch))
+
+    def _events(self, run_id: str) -> list[Event]:
+        found: list[Event] = []
+        while page := self._store.events(run_id, found[-1].seq if found else 0):
+            found += page
+        return found
 
     def _given_up(self, run_id: str) -> str:
         past = history(self._store.attempts(run_id))
         return f"the workers of this run died {MAX_LOST} times; it is given up\n{past}"
 
-    async def _execute_claimed(self, run: Run, lease: Lease, folder: RunFolder) -> Outcome:
-        secrets = folder.read_secrets()
-        redactor = Redactor(secrets.values)
-        recorder = Recorder(self._store, lease, redactor)
-        watch = Watch(self._store, lease)
+    def _release(self, lease: Lease) -> None:
+        """Let another worker have the run at once. Where that fails, it has it when the lease has run out."""
         try:
-            spec = RunSpec.model_validate(run.spec)
-            work = Assignment(
-                run.id, spec, folder, secrets, lease, self._settings, self._store, self._artifacts, self._prices, recorder
-            )
-            await self._remove_leftovers(run, spec, recorder)
-            outcome = await self._supervise(work, run, watch)
-        finally:
-            await watch.close()
-            await recorder.close()
-        return outcome.told_through(redactor.text)
-
-    async def _supervise(self, work: Assignment, run: Run, watch: Watch) -> Outcome:
-        """Run the attempts until they end, time is up, or somebody asks for the end."""
-        attempts = asyncio.create_task(self._attempts(work, run.attempt))
-        remaining = work.spec.timeout - (now() - (run.started_at or now())).total_seconds()
-        ends: list[asyncio.Future[Any]] = [attempts, watch.stopped]
-        try:
-            await asyncio.wait(ends, timeout=max(0.0, remaining), return_when=asyncio.FIRST_COMPLETED)
-            if attempts.done():
-                return attempts.result()
-            if not watch.stopped.done():
-                return outcome_of(RunTimedOut(f"the run used up its timeout of {work.spec.timeout:g} s"))
-            reason = watch.stopped.result()
-            if isinstance(reason, StaleLease):
-                raise reason
-            return outcome_of(reason)
-        finally:
-            if not attempts.done():
-                attempts.cancel()
-                await asyncio.wait([attempts], timeout=STOP_TIMEOUT)
-
-    async def _attempts(self, work: Assignment, number: int) -> Outcome:
-        """Try, and try again as often as the spec allows."""
-        left = work.spec.retries
-        while True:
-            outcome = (await self._attempt(work, number)).told_through(work.recorder.redactor.text)
-            if outcome.error is None or not outcome.worth_a_retry or not left:
-                return outcome
-            reason = outcome.error.message
-            work.recorder.log("warning", f"attempt {number} failed: {reason}; trying again, {left} more at most")
-            left -= 1
-            number = await asyncio.to_thread(self._store.next_attempt, work.lease, outcome.error)
-
-    async def _attempt(self, work: Assignment, number: int) -> Outcome:
-        try:
-            await Attempt(work, number).run()
-        except StaleLease:
-            raise
-        except Exception as exc:
-            outcome = outcome_of(exc)
-            if outcome.unexpected:
-                logger.exception("%s: unexpected error", work.run_id)
-            return outcome
-        return SUCCESS
-
-    async def _remove_leftovers(self, run: Run, spec: RunSpec, recorder: Recorder) -> None:
-        """Destroy the sandboxes of a worker that died with this run."""
-        if run.attempt <= 1:
-            return
-        recorder.log("warning", f"the worker of attempt {run.attempt - 1} died; the run begins again")
-        try:
-            provider = provider_for(spec.sandbox.provider, self._settings)
-            async with asyncio.timeout(DESTROY_TIMEOUT):
-                for handle in await provider.find({RUN_LABEL: run.id}):
-                    await provider.destroy(handle)
-                await provider.aclose()
-        except Exception as exc:  # the attempt itself will tell what is wrong with the provider
-            recorder.log("error", f"a sandbox of the dead worker may be left: {exc}")
+            self._store.release(lease)
+            self._nudge(lease.run_id)
+        except InfrastructureError as exc:
+            logger.warning("%s: not handed over, but left: %s", lease.run_id, exc)
+        else:
+            logger.info("%s: handed over", lease.run_id)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from orchestrator.queue import EXECUTE_RUN
@@ -41,11 +42,16 @@ class Activity:
             return 0.0 if self._running else time.monotonic() - self._quiet_since
 
 
-def register(app: Celery, runner: Runner, loop: asyncio.AbstractEventLoop, activity: Activity) -> None:
-    """Give the app the code of its task."""
+def register(
+    app: Celery, runner: Runner, loop: asyncio.AbstractEventLoop, activity: Activity, free: Callable[[], None]
+) -> None:
+    """Give the app the code of its task; `free` is called when a run has ended here, so that there is room for another."""
 
     def execute_run(run_id: str) -> None:
-        with activity:
-            asyncio.run_coroutine_threadsafe(runner.execute(str(run_id)), loop).result()
+        try:
+            with activity:
+                asyncio.run_coroutine_threadsafe(runner.execute(str(run_id)), loop).result()
+        finally:
+            free()
 
     app.task(name=EXECUTE_RUN)(execute_run)

@@ -19,7 +19,12 @@ CANCEL_POLL = 0.2
 HEARTBEAT = 1.0
 """Seconds between two heartbeats."""
 
-StopReason = RunCancelled | StaleLease
+
+class Handover(Exception):
+    """This worker leaves: another one goes on with the run."""
+
+
+StopReason = RunCancelled | StaleLease | Handover
 
 
 class Watch:
@@ -34,6 +39,10 @@ class Watch:
         self._beaten = clock()
         self._task = asyncio.create_task(self._beat_on())
 
+    def hand_over(self) -> None:
+        """Let the run go to another worker."""
+        self._stop(Handover("the worker leaves"))
+
     async def close(self) -> None:
         """End the heartbeats."""
         self._task.cancel()
@@ -42,6 +51,7 @@ class Watch:
 
     async def _beat_on(self) -> None:
         while True:
+            await asyncio.sleep(CANCEL_POLL)  # first: the claim was a heartbeat
             try:
                 await self._beat()
             except StaleLease as exc:
@@ -52,7 +62,6 @@ class Watch:
                 logger.warning("%s: no heartbeat: %s", self._lease.run_id, exc)
                 if self._clock() - self._beaten > LEASE_TTL:
                     self._stop(StaleLease(f"run {self._lease.run_id}: no heartbeat reached the record for {LEASE_TTL:g} s"))
-            await asyncio.sleep(CANCEL_POLL)
 
     async def _beat(self) -> None:
         if self._clock() - self._beaten < HEARTBEAT:

@@ -128,6 +128,8 @@ class Capabilities:
     mounts: bool = False
     idle_timeout: bool = False
     runtime: bool = False
+    pause: bool = False
+    """Whether a sandbox can be paused: it keeps its memory, and takes no CPU."""
     notes: tuple[str, ...] = ()
     """Why something is missing and how to get it: one sentence each, shown by `fanfold doctor`."""
 
@@ -250,6 +252,17 @@ class SandboxProvider(ABC):
             raise Unsupported(f"provider '{self.name}' cannot give: {', '.join(missing)}. {hints}".rstrip())
         if spec.network != "allowlist" and spec.allowed_hosts:
             raise InvalidSpec("allowed_hosts needs `network: allowlist`")
+
+    async def pause(self, handle: SandboxHandle) -> None:
+        """Let everything in a sandbox stand still until `resume`; its lifetime may stand still too.
+
+        What is paused is no error. Raises `Unsupported` without `Capabilities.pause`, `SandboxNotFound` or `SandboxGone`.
+        """
+        raise Unsupported(f"provider '{self.name}' cannot pause a sandbox")
+
+    async def resume(self, handle: SandboxHandle) -> None:
+        """Let a paused sandbox go on; it has to before it is attached. What is not paused is no error. Raises as `pause`."""
+        raise Unsupported(f"provider '{self.name}' cannot pause a sandbox")
 
     async def aclose(self) -> None:
         """Let go of connections to the platform. Sandboxes go on."""

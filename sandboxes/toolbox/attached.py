@@ -136,7 +136,7 @@ class ToolboxSandbox(Sandbox):
         return await transfer.download_batch(self._client, paths)
 
     async def aexecute(self, command: str, *, timeout: int | None = None) -> p.ExecuteResponse:
-        """See the protocol. Cancelling it kills the command."""
+        """See the protocol. Cancelling it kills the command, unless it `leaves_commands`."""
         key = next_call_id() or secrets.token_hex(12)
         limit = float(timeout) if timeout is not None else EXECUTE_SECONDS
         try:
@@ -146,7 +146,8 @@ class ToolboxSandbox(Sandbox):
         except Refusal as exc:
             return p.ExecuteResponse(output=exc.message, exit_code=126)
         except asyncio.CancelledError:
-            await asyncio.shield(self._client.call("kill", key=key))
+            if not self.leaves_commands:
+                await asyncio.shield(self._client.call("kill", key=key))
             raise
         return replies.execute_response(reply)
 

@@ -14,6 +14,7 @@ from sandboxes.errors import CallLost, ProtocolError, SandboxError, SandboxGone,
 from sandboxes.portal import on
 from sandboxes.toolbox.helper import wire
 from sandboxes.toolbox.link import Link
+from sandboxes.toolbox.tracing import call_span
 
 CALL_SECONDS = 60.0
 """How long a call may take that is not given a deadline."""
@@ -74,7 +75,8 @@ class ToolboxClient:
         `deadline` is in seconds; None waits as long as the helper shows signs of life. A call that is cancelled or late is
         given up at the helper too.
         """
-        return await on(self._home, self._call(op, payload, deadline, fields))
+        with call_span(op):
+            return await on(self._home, self._call(op, payload, deadline, fields))
 
     async def _call(self, op: str, payload: bytes, deadline: float | None, fields: dict[str, object]) -> Reply:
         if self._failure is not None:

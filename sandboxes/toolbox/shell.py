@@ -20,7 +20,7 @@ from sandboxes.toolbox.attached import EXECUTE_SECONDS, OUTPUT_CAP
 from sandboxes.toolbox.calls import next_call_id
 from sandboxes.toolbox.client import Reply
 from sandboxes.toolbox.helper import text
-from sandboxes.toolbox.shell_command import POLL_SECONDS, Polled, ShellCommand, until_ended
+from sandboxes.toolbox.shell_command import POLL_SECONDS, Polled, ShellCommand
 from sandboxes.toolbox.shell_exec import Exec
 from sandboxes.toolbox.shell_files import Put, ShellFiles
 from sandboxes.toolbox.shell_search import ShellSearch
@@ -182,7 +182,7 @@ class ShellSandbox(Sandbox):
         return responses
 
     async def aexecute(self, command: str, *, timeout: int | None = None) -> p.ExecuteResponse:
-        """See the protocol. Cancelling it kills the command."""
+        """See the protocol. Cancelling it kills the command, unless it `leaves_commands`."""
         limit = float(timeout) if timeout is not None else EXECUTE_SECONDS
         running = ShellCommand(self._channel, next_call_id() or secrets.token_hex(12))
         spec = CommandSpec(command, timeout=limit, merge=True)
@@ -191,9 +191,21 @@ class ShellSandbox(Sandbox):
             news = await asyncio.shield(beginning)
         except asyncio.CancelledError:
             beginning.cancel()
-            await asyncio.shield(running.forestall())
+            if not self.leaves_commands:
+                await asyncio.shield(running.forestall())
             raise
-        return await self._response(running, await until_ended(running, news))
+        return await self._response(running, await self._until_ended(running, news))
+
+    async def _until_ended(self, command: ShellCommand, news: Polled) -> Polled:
+        """Wait for the end of a command of which `news` has come."""
+        try:
+            while news.result is None:
+                news = await command.poll(0, 0, window=0, wait_for="end")
+        except asyncio.CancelledError:
+            if not self.leaves_commands:
+                await asyncio.shield(command.kill())
+            raise
+        return news
 
     async def _response(self, command: ShellCommand, news: Polled) -> p.ExecuteResponse:
         """All of the output; or its head and its tail, around a note."""

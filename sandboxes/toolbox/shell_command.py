@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
 import re
@@ -174,14 +173,3 @@ def launcher(spec: CommandSpec, cwd: str, name: str, folder: str) -> bytes:
     environment = " ".join(shlex.quote(f"{key}={value}") for key, value in {**spec.env, COOKIE: name}.items())
     lines.append(f"exec env {environment} {program}\n")
     return os.fsencode("\n".join(lines))
-
-
-async def until_ended(command: ShellCommand, news: Polled) -> Polled:
-    """Wait for the end of a command of which `news` has come; kills it when this is cancelled."""
-    try:
-        while news.result is None:
-            news = await command.poll(0, 0, window=0, wait_for="end")
-    except asyncio.CancelledError:
-        await asyncio.shield(command.kill())
-        raise
-    return news

@@ -17,6 +17,7 @@ from sandboxes.errors import CallLost, ProtocolError, SandboxError, SandboxGone
 from sandboxes.portal import on
 from sandboxes.toolbox.helper import files, text
 from sandboxes.toolbox.shell_exec import Exec
+from sandboxes.toolbox.tracing import call_span
 
 SCRIPTS = Path(__file__).with_name("scripts")
 SECONDS: Final = 60.0
@@ -86,7 +87,8 @@ class Channel:
         self, *names: str, args: tuple[object, ...] = (), stdin: bytes = b"", cap: int = 0, seconds: float = SECONDS
     ) -> bytes:
         """The answer of a script, which may have `cap` bytes beyond `ANSWER_CAP`, from any loop. Raises `SandboxError`."""
-        return await on(self._home, self._call(names, args, stdin, cap, seconds))
+        with call_span(names[0]):
+            return await on(self._home, self._call(names, args, stdin, cap, seconds))
 
     async def _call(
         self, names: tuple[str, ...], args: tuple[object, ...], stdin: bytes, cap: int, seconds: float

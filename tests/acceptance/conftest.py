@@ -20,6 +20,7 @@ from orchestrator.models import MODEL_KEYS
 from orchestrator.service import Service
 from orchestrator.settings import Settings
 from sandboxes.providers.registry import get_provider
+from tests.served import serving
 
 COMMAND = (sys.executable, "-m", "orchestrator.cli.main")
 DEADLINE = 60.0
@@ -109,6 +110,24 @@ def fanfold(shared: Fanfold) -> Iterator[Fanfold]:
     """The command line; whatever a test did, no sandbox may be left."""
     yield shared
     assert shared.sandboxes() == []
+
+
+@pytest.fixture(scope="module")
+def served(shared: Fanfold, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fanfold]:
+    """The command line of somebody who has an API's address and a key: what runs there runs in the shared home."""
+    nowhere = tmp_path_factory.mktemp("client") / "home"
+    assert shared("exec", "true").returncode == 0  # and the shared home has a worker
+    with Service(Settings(home=shared.home, docker_image=TEST_IMAGE)) as service, serving(service) as api:
+        yield Fanfold(shared.home, {"FANFOLD_HOME": str(nowhere), "FANFOLD_URL": api.url, "FANFOLD_API_KEY": api.key})
+    assert not nowhere.exists()
+
+
+@pytest.fixture(params=["here", "over the API"])
+def anywhere(request: pytest.FixtureRequest) -> Iterator[Fanfold]:
+    """The command line on this machine, and then on an API; whatever a test did, no sandbox may be left."""
+    fanfold: Fanfold = request.getfixturevalue("shared" if request.param == "here" else "served")
+    yield fanfold
+    assert fanfold.sandboxes() == []
 
 
 @pytest.fixture

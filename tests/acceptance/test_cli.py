@@ -36,8 +36,8 @@ def reason(done: subprocess.CompletedProcess[str]) -> str:
 # What works
 
 
-def test_an_agent_fixes_a_real_bug_and_its_patch_applies(fanfold: Any, tmp_path: Path) -> None:
-    done = fanfold("run", EXAMPLE, "--out", tmp_path / "out")
+def test_an_agent_fixes_a_real_bug_and_its_patch_applies(anywhere: Any, tmp_path: Path) -> None:
+    done = anywhere("run", EXAMPLE, "--out", tmp_path / "out")
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "success  fix-the-bug" in done.stdout
@@ -46,8 +46,8 @@ def test_an_agent_fixes_a_real_bug_and_its_patch_applies(fanfold: Any, tmp_path:
     subprocess.run(["python3", "-m", "unittest"], cwd=tmp_path / "repo", check=True, capture_output=True)
 
 
-def test_a_command_runs_and_its_output_is_shown_in_dated_lines(fanfold: Any, task: Task) -> None:
-    done = fanfold("run", task("command: echo hello"))
+def test_a_command_runs_and_its_output_is_shown_in_dated_lines(anywhere: Any, task: Task) -> None:
+    done = anywhere("run", task("command: echo hello"))
 
     assert done.returncode == 0
     assert any(line.endswith("|   hello") for line in done.stdout.splitlines())
@@ -66,8 +66,8 @@ def test_json_is_one_document_on_stdout_and_progress_is_on_stderr(fanfold: Any, 
     assert "sandbox ready" in done.stderr
 
 
-def test_json_lines_are_the_events(fanfold: Any, task: Task) -> None:
-    done = fanfold("run", task("command: echo hello"), "-o", "jsonl")
+def test_json_lines_are_the_events(anywhere: Any, task: Task) -> None:
+    done = anywhere("run", task("command: echo hello"), "-o", "jsonl")
 
     events = [json.loads(line) for line in done.stdout.splitlines()]
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
@@ -75,31 +75,31 @@ def test_json_lines_are_the_events(fanfold: Any, task: Task) -> None:
     assert events[-1]["type"] == "run.finished"
 
 
-def test_options_replace_what_the_task_says(fanfold: Any, task: Task, tmp_path: Path) -> None:
+def test_options_replace_what_the_task_says(anywhere: Any, task: Task, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "file").write_text("from elsewhere")
     file = task("command: 'cat file; echo $A $B'\ninputs: {path: missing}\nsandbox: {env: {A: 1, B: 2}}")
 
-    done = fanfold("run", file, "-p", tmp_path / "elsewhere", "-e", "B=three")
+    done = anywhere("run", file, "-p", tmp_path / "elsewhere", "-e", "B=three")
 
     assert done.returncode == 0, done.stderr
     assert "from elsewhere1 three" in done.stdout
 
 
-def test_a_granted_secret_reaches_the_command_and_nothing_else(fanfold: Any, task: Task) -> None:
+def test_a_granted_secret_reaches_the_command_and_nothing_else(anywhere: Any, task: Task) -> None:
     file = task("command: 'test \"$KEY\" = hush-hush && echo $KEY'\nsecrets: {KEY: \"${MY_KEY}\"}")
 
-    done = fanfold("run", file, "--secret", "MY_KEY", MY_KEY="hush-hush")
+    done = anywhere("run", file, "--secret", "MY_KEY", MY_KEY="hush-hush")
 
     assert done.returncode == 0
     assert "hush-hush" not in done.stdout + done.stderr
     assert "***" in done.stdout
 
 
-def test_a_junit_report_has_the_run_and_its_check(fanfold: Any, task: Task, tmp_path: Path) -> None:
+def test_a_junit_report_has_the_run_and_its_check(anywhere: Any, task: Task, tmp_path: Path) -> None:
     file = task("command: printf 'a\\033[31m\\001b'\nverify: exit 3\n")
 
-    done = fanfold("run", file, "--junit", tmp_path / "junit.xml")
+    done = anywhere("run", file, "--junit", tmp_path / "junit.xml")
 
     suite = ET.parse(tmp_path / "junit.xml").getroot().find("testsuite")
     assert done.returncode == 1
@@ -108,13 +108,13 @@ def test_a_junit_report_has_the_run_and_its_check(fanfold: Any, task: Task, tmp_
     assert [case.get("name") for case in suite.findall("testcase")] == ["run", "verify: exit 3"]
 
 
-def test_a_dry_run_prints_the_resolved_task_and_runs_nothing(fanfold: Any, task: Task) -> None:
-    before = fanfold("runs", "ls", "-o", "json").stdout
+def test_a_dry_run_prints_the_resolved_task_and_runs_nothing(anywhere: Any, task: Task) -> None:
+    before = anywhere("runs", "ls", "-o", "json").stdout
 
-    done = fanfold("run", task("command: make"), "--timeout", "90s", "--dry-run", "-o", "json")
+    done = anywhere("run", task("command: make"), "--timeout", "90s", "--dry-run", "-o", "json")
 
     assert json.loads(done.stdout)["timeout"] == 90.0
-    assert fanfold("runs", "ls", "-o", "json").stdout == before
+    assert anywhere("runs", "ls", "-o", "json").stdout == before
 
 
 def test_a_dry_run_finds_what_is_missing(fanfold: Any, task: Task) -> None:
@@ -141,8 +141,8 @@ def test_a_dry_run_finds_what_is_missing(fanfold: Any, task: Task) -> None:
         ("command: 'unclosed\n", "not valid YAML"),
     ],
 )
-def test_a_bad_task_is_one_clear_message_and_exit_code_2(fanfold: Any, task: Task, text: str, said: str) -> None:
-    done = fanfold("run", task(text))
+def test_a_bad_task_is_one_clear_message_and_exit_code_2(anywhere: Any, task: Task, text: str, said: str) -> None:
+    done = anywhere("run", task(text))
 
     assert done.returncode == 2
     assert said in problem(done)
@@ -183,47 +183,47 @@ def test_a_variable_that_is_not_known_is_refused_with_a_suggestion(fanfold: Any,
     assert "did you mean 'FANFOLD_REDIS_URL'?" in problem(done)
 
 
-def test_an_unknown_provider_is_bad_input(fanfold: Any, task: Task) -> None:
-    done = fanfold("run", task("command: make"), "--provider", "dokcer")
+def test_an_unknown_provider_is_bad_input(anywhere: Any, task: Task) -> None:
+    done = anywhere("run", task("command: make"), "--provider", "dokcer")
 
     assert done.returncode == 2
     assert "dokcer" in reason(done)
     assert "docker" in reason(done)
 
 
-def test_a_command_that_fails_is_a_failed_task(fanfold: Any, task: Task) -> None:
-    done = fanfold("run", task("command: exit 9"))
+def test_a_command_that_fails_is_a_failed_task(anywhere: Any, task: Task) -> None:
+    done = anywhere("run", task("command: exit 9"))
 
     assert done.returncode == 1
     assert "exit code 9" in reason(done)
     assert "error (task)" in done.stdout
 
 
-def test_a_check_that_fails_is_a_failed_task(fanfold: Any, task: Task) -> None:
-    done = fanfold("run", task("command: 'true'\nverify: test -e fixed\n"))
+def test_a_check_that_fails_is_a_failed_task(anywhere: Any, task: Task) -> None:
+    done = anywhere("run", task("command: 'true'\nverify: test -e fixed\n"))
 
     assert done.returncode == 1
     assert "verify" in reason(done)
 
 
-def test_a_script_that_runs_out_is_a_failed_task(fanfold: Any, task: Task) -> None:
+def test_a_script_that_runs_out_is_a_failed_task(anywhere: Any, task: Task) -> None:
     script = "turns:\n- text: I look\n  tool_calls: [{name: ls, args: {path: .}}]\n"
 
-    done = fanfold("run", task("agent: {prompt: x, model: 'scripted:s.yaml'}", **{"s.yaml": script}))
+    done = anywhere("run", task("agent: {prompt: x, model: 'scripted:s.yaml'}", **{"s.yaml": script}))
 
     assert done.returncode == 1
     assert "ran out after 1 turn" in reason(done)
 
 
-def test_a_run_that_takes_too_long_is_a_timeout(fanfold: Any, task: Task) -> None:
-    done = fanfold("run", task("command: sleep 60"), "--timeout", "1s")
+def test_a_run_that_takes_too_long_is_a_timeout(anywhere: Any, task: Task) -> None:
+    done = anywhere("run", task("command: sleep 60"), "--timeout", "1s")
 
     assert done.returncode == 4
     assert "timeout of 1 s" in reason(done)
 
 
-def test_a_failed_attempt_is_tried_again(fanfold: Any, task: Task) -> None:
-    done = fanfold("run", task("command: exit 1"), "--retries", "1")
+def test_a_failed_attempt_is_tried_again(anywhere: Any, task: Task) -> None:
+    done = anywhere("run", task("command: exit 1"), "--retries", "1")
 
     assert done.returncode == 1
     assert " attempt 2" in done.stdout
@@ -256,8 +256,8 @@ def test_the_same_example_runs_on_docker(fanfold: Any) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_cancels_the_run_and_destroys_its_sandbox(fanfold: Any, task: Task, number: int) -> None:
-    process = fanfold.start("run", task("command: 'echo begun; sleep 600'"))
+def test_ctrl_c_cancels_the_run_and_destroys_its_sandbox(anywhere: Any, task: Task, number: int) -> None:
+    process = anywhere.start("run", task("command: 'echo begun; sleep 600'"))
     assert process.stdout is not None
     for line in process.stdout:
         if "begun" in line and "|" in line:
@@ -269,4 +269,4 @@ def test_ctrl_c_cancels_the_run_and_destroys_its_sandbox(fanfold: Any, task: Tas
     assert process.returncode == 130, out + err
     assert "cancelled" in out
     assert "Traceback" not in err
-    assert fanfold.sandboxes() == []
+    assert anywhere.sandboxes() == []

@@ -28,8 +28,8 @@ def test_the_list_has_a_line_for_each_artifact(fanfold: Any, run: str) -> None:
     assert all(Path(line.split()[-1]).is_file() for line in lines)
 
 
-def test_artifacts_are_copied_under_their_names(fanfold: Any, run: str, tmp_path: Path) -> None:
-    done = fanfold("runs", "artifacts", run, "--out", tmp_path / "left", "-o", "json")
+def test_artifacts_are_copied_under_their_names(anywhere: Any, run: str, tmp_path: Path) -> None:
+    done = anywhere("runs", "artifacts", run, "--out", tmp_path / "left", "-o", "json")
 
     copies = {item["name"]: Path(item["path"]) for item in json.loads(done.stdout)}
     assert list(copies) == NAMES
@@ -52,10 +52,10 @@ def test_what_has_changed_on_the_disk_is_an_error_and_not_a_copy(fanfold: Any, r
     assert not (tmp_path / "left/files/out/a.txt").exists()
 
 
-def test_a_run_without_artifacts_says_so(fanfold: Any, task: Task) -> None:
-    run = json.loads(fanfold("run", task("command: 'true'"), "-o", "json").stdout)["run"]["id"]
+def test_a_run_without_artifacts_says_so(anywhere: Any, task: Task) -> None:
+    run = json.loads(anywhere("run", task("command: 'true'"), "-o", "json").stdout)["run"]["id"]
 
-    assert fanfold("runs", "artifacts", run).stdout == "the run has left nothing\n"
+    assert anywhere("runs", "artifacts", run).stdout == "the run has left nothing\n"
 
 
 def test_a_wrong_address_is_refused_in_words(fanfold: Any, task: Task, run: str) -> None:

@@ -10,13 +10,13 @@ from typing import Any
 Task = Callable[..., Path]
 
 
-def test_a_detached_run_is_listed_followed_shown_and_its_log_kept(fanfold: Any, task: Task) -> None:
-    run = fanfold("run", task("name: later\ncommand: echo hello; exit 3"), "-d").stdout.strip()
+def test_a_detached_run_is_listed_followed_shown_and_its_log_kept(anywhere: Any, task: Task) -> None:
+    run = anywhere("run", task("name: later\ncommand: echo hello; exit 3"), "-d").stdout.strip()
 
-    followed = fanfold("runs", "logs", "-f", run)
-    listed = json.loads(fanfold("runs", "ls", "-s", "error", "-n", "1", "-o", "json").stdout)
-    shown = fanfold("runs", "show", run.removeprefix("run-")[:8])
-    document = json.loads(fanfold("runs", "show", run, "-o", "json").stdout)
+    followed = anywhere("runs", "logs", "-f", run)
+    listed = json.loads(anywhere("runs", "ls", "-s", "error", "-n", "1", "-o", "json").stdout)
+    shown = anywhere("runs", "show", run.removeprefix("run-")[:8])
+    document = json.loads(anywhere("runs", "show", run, "-o", "json").stdout)
 
     assert followed.returncode == 0
     assert "|   hello" in followed.stdout
@@ -27,32 +27,32 @@ def test_a_detached_run_is_listed_followed_shown_and_its_log_kept(fanfold: Any, 
     (attempt,) = document["attempts"]
     assert (attempt["attempt"], attempt["status"], attempt["provider"]) == (1, "error", "local")
     assert attempt["error"] == document["run"]["error"]
-    assert fanfold("runs", "logs", run).stdout == followed.stdout
+    assert anywhere("runs", "logs", run).stdout == followed.stdout
 
 
-def test_a_run_is_cancelled_by_its_id(fanfold: Any, task: Task) -> None:
-    run = fanfold("run", task("command: sleep 600"), "-d").stdout.strip()
+def test_a_run_is_cancelled_by_its_id(anywhere: Any, task: Task) -> None:
+    run = anywhere("run", task("command: sleep 600"), "-d").stdout.strip()
 
-    done = fanfold("runs", "cancel", run)
+    done = anywhere("runs", "cancel", run)
 
     assert (done.returncode, done.stdout) == (0, f"{run} cancelled\n")
-    assert json.loads(fanfold("runs", "show", run, "-o", "json").stdout)["run"]["status"] == "cancelled"
-    assert fanfold.sandboxes() == []
+    assert json.loads(anywhere("runs", "show", run, "-o", "json").stdout)["run"]["status"] == "cancelled"
+    assert anywhere.sandboxes() == []
 
 
-def test_the_table_has_a_line_for_each_run(fanfold: Any, task: Task) -> None:
-    fanfold("run", task("name: listed\ncommand: 'true'"))
+def test_the_table_has_a_line_for_each_run(anywhere: Any, task: Task) -> None:
+    anywhere("run", task("name: listed\ncommand: 'true'"))
 
-    header, first, *_ = fanfold("runs", "ls").stdout.splitlines()
+    header, first, *_ = anywhere("runs", "ls").stdout.splitlines()
 
     assert header.split() == ["RUN", "NAME", "STATUS", "PROVIDER", "SUBMITTED", "TOOK"]
     assert first.split()[1:4] == ["listed", "success", "local"]
 
 
-def test_who_stops_reading_is_no_reason_for_a_traceback(fanfold: Any, task: Task) -> None:
-    run = fanfold("run", task("command: seq 100000"), "-d").stdout.strip()
-    fanfold("runs", "logs", "-f", run)
-    with fanfold.start("runs", "logs", run) as process:
+def test_who_stops_reading_is_no_reason_for_a_traceback(anywhere: Any, task: Task) -> None:
+    run = anywhere("run", task("command: seq 100000"), "-d").stdout.strip()
+    anywhere("runs", "logs", "-f", run)
+    with anywhere.start("runs", "logs", run) as process:
         process.stdout.readline()
         process.stdout.close()
 
@@ -60,7 +60,7 @@ def test_who_stops_reading_is_no_reason_for_a_traceback(fanfold: Any, task: Task
         assert process.wait(30) != 0
 
 
-def test_what_is_not_there_is_said(fanfold: Any) -> None:
+def test_what_is_not_there_is_said(anywhere: Any) -> None:
     for arguments, said in (
         (["show", "run-nowhere"], "there is no run 'run-nowhere'"),
         (["logs", "x"], "there is no run 'x'"),
@@ -68,7 +68,7 @@ def test_what_is_not_there_is_said(fanfold: Any) -> None:
         (["ls", "-s", "sucess"], "there is no such status"),
         (["logs", "x", "-o", "xml"], "write text or jsonl"),
     ):
-        done = fanfold("runs", *arguments)
+        done = anywhere("runs", *arguments)
         assert done.returncode == 2
         assert said in done.stderr
         assert len(done.stderr.splitlines()) == 1
@@ -103,23 +103,23 @@ def test_a_worker_started_by_hand_leaves_when_it_is_idle(fanfold: Any) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_runs_that_ended_are_pruned_but_the_last_ones(fanfold: Any, task: Task) -> None:
+def test_runs_that_ended_are_pruned_but_the_last_ones(anywhere: Any, task: Task) -> None:
     for name in ("one", "two", "three"):
-        fanfold("run", task(f"name: {name}\ncommand: 'true'"))
-    before = {run["id"]: run for run in json.loads(fanfold("runs", "ls", "-n", "1000", "-o", "json").stdout)}
+        anywhere("run", task(f"name: {name}\ncommand: 'true'"))
+    before = {run["id"]: run for run in json.loads(anywhere("runs", "ls", "-n", "1000", "-o", "json").stdout)}
 
-    planned = json.loads(fanfold("runs", "prune", "--keep", "1", "--dry-run", "-o", "json").stdout)
-    untouched = json.loads(fanfold("runs", "ls", "-n", "1000", "-o", "json").stdout)
-    done = fanfold("runs", "prune", "--keep", "1")
-    left = json.loads(fanfold("runs", "ls", "-n", "1000", "-o", "json").stdout)
+    planned = json.loads(anywhere("runs", "prune", "--keep", "1", "--dry-run", "-o", "json").stdout)
+    untouched = json.loads(anywhere("runs", "ls", "-n", "1000", "-o", "json").stdout)
+    done = anywhere("runs", "prune", "--keep", "1")
+    left = json.loads(anywhere("runs", "ls", "-n", "1000", "-o", "json").stdout)
 
     assert (set(planned["runs"]), planned["removed"]) == (set(before) - {left[0]["id"]}, False)
     assert {run["id"] for run in untouched} == set(before)
     assert done.stdout.splitlines()[-1] == f"{len(before) - 1} runs removed"
     assert [run["name"] for run in left] == ["three"]
-    assert fanfold("runs", "show", planned["runs"][0]).returncode == 2
+    assert anywhere("runs", "show", planned["runs"][0]).returncode == 2
 
 
-def test_pruning_without_a_bound_or_with_a_wrong_one_is_refused(fanfold: Any) -> None:
-    assert "all but the last ones" in fanfold("runs", "prune").stderr
-    assert "is not a duration" in fanfold("runs", "prune", "--older-than", "soon").stderr
+def test_pruning_without_a_bound_or_with_a_wrong_one_is_refused(anywhere: Any) -> None:
+    assert "all but the last ones" in anywhere("runs", "prune").stderr
+    assert "is not a duration" in anywhere("runs", "prune", "--older-than", "soon").stderr

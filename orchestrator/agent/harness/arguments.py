@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from functools import cache
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -24,10 +26,16 @@ class Arguments(BaseModel):
 
     @classmethod
     def schema_for_model(cls) -> dict[str, Any]:
-        """The JSON schema that a model is shown."""
-        schema = cls.model_json_schema()
-        shown = {name: {key: part for key, part in field.items() if key != "title"} for name, field in _fields(schema)}
-        return {"type": "object", "properties": shown, "required": schema.get("required", []), "additionalProperties": False}
+        """The JSON schema that a model is shown. It is the caller's own."""
+        return copy.deepcopy(_shown(cls))
+
+
+@cache
+def _shown(arguments: type[Arguments]) -> dict[str, Any]:
+    """Made once for each tool: it takes a millisecond, and an agent has sixteen of them."""
+    schema = arguments.model_json_schema()
+    shown = {name: {key: part for key, part in field.items() if key != "title"} for name, field in _fields(schema)}
+    return {"type": "object", "properties": shown, "required": schema.get("required", []), "additionalProperties": False}
 
 
 def _fields(schema: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:

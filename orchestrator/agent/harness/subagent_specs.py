@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
 from typing import Any, Required, TypedDict, get_type_hints
 
 from langchain.agents import create_agent
@@ -88,9 +89,14 @@ class Member:
 
     name: str
     description: str
-    runnable: Runnable[Any, Any]
+    make: Callable[[], Runnable[Any, Any]]
     private: frozenset[str]
     """Keys of the state that its middleware keeps to itself."""
+
+    @cached_property
+    def runnable(self) -> Runnable[Any, Any]:
+        """What is called."""
+        return self.make()
 
 
 def members(specs: Sequence[SubAgent | CompiledSubAgent], general_purpose: bool, defaults: Defaults) -> dict[str, Member]:
@@ -128,9 +134,10 @@ def _check(spec: Any) -> None:
 
 def _member(spec: Any, defaults: Defaults) -> Member:
     if "runnable" in spec:
-        return Member(spec["name"], spec["description"], spec["runnable"], frozenset())
+        return Member(spec["name"], spec["description"], lambda: spec["runnable"], frozenset())
     middleware = list(_layered(spec, defaults))
-    agent = create_agent(
+    make = partial(
+        create_agent,
         _model(spec.get("model", defaults.model)),
         list(spec.get("tools", defaults.tools)),
         system_prompt=spec.get("system_prompt", spec.get("prompt", DEFAULT_SUBAGENT_PROMPT)),
@@ -138,7 +145,10 @@ def _member(spec: Any, defaults: Defaults) -> Member:
         response_format=spec.get("response_format"),
         name=spec["name"],
     )
-    return Member(spec["name"], spec["description"], agent, private_keys(middleware))
+    member = Member(spec["name"], spec["description"], make, private_keys(middleware))
+    if spec is not GENERAL_PURPOSE:  # ours can be made, and most agents never call it; another one tells now what is wrong
+        _ = member.runnable
+    return member
 
 
 def _model(model: Model) -> str | BaseChatModel:
@@ -165,13 +175,18 @@ def _layered(spec: SubAgent, defaults: Defaults) -> Iterable[Middleware]:
 
 def private_keys(middleware: Iterable[Middleware]) -> frozenset[str]:
     """Keys of the state that no one hands in from outside."""
-    return frozenset(key for part in middleware for key in _private(part.state_schema))
+    schemas: list[Any] = [part.state_schema for part in middleware]
+    return frozenset(key for schema in schemas for key in _private(schema))
 
 
-def _private(schema: type) -> Iterator[str]:
-    for key, hint in get_type_hints(schema, include_extras=True).items():
-        if any(isinstance(mark, OmitFromSchema) and mark.input for mark in _marks(hint)):
-            yield key
+@lru_cache
+def _private(schema: Any) -> frozenset[str]:
+    hints = get_type_hints(schema, include_extras=True)
+    return frozenset(key for key, hint in hints.items() if any(_is_private(mark) for mark in _marks(hint)))
+
+
+def _is_private(mark: Any) -> bool:
+    return isinstance(mark, OmitFromSchema) and mark.input
 
 
 def _marks(hint: Any) -> tuple[Any, ...]:

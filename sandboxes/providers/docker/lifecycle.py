@@ -15,7 +15,7 @@ from docker import APIClient
 from docker.errors import APIError, NotFound
 from docker.types import Mount as EngineMount
 
-from sandboxes.errors import InvalidSpec, SandboxError
+from sandboxes.errors import InvalidSpec, SandboxError, SandboxGone, SandboxNotFound
 from sandboxes.providers.base import SandboxSpec, is_sandbox_id
 from sandboxes.providers.docker import container, images, layout, users
 from sandboxes.providers.docker.stream import attach_output
@@ -171,6 +171,18 @@ def remove(api: APIClient, sandbox_id: str) -> None:
     _remove_container(api, sandbox_id, owner=sandbox_id)
     for volume in (layout.workspace_volume(sandbox_id), layout.state_volume(sandbox_id)):
         _until_not_busy(partial(api.remove_volume, volume))
+
+
+def set_paused(api: APIClient, sandbox_id: str, paused: bool) -> None:
+    """Pause a sandbox, or let it go on, unless it is as asked. Raises `SandboxNotFound` or `SandboxGone`."""
+    try:
+        state = api.inspect_container(sandbox_id)["State"]
+    except NotFound as exc:
+        raise SandboxNotFound(f"there is no Docker sandbox {sandbox_id}") from exc
+    if not state.get("Running"):
+        raise SandboxGone(f"sandbox {sandbox_id} has ended")
+    if bool(state.get("Paused")) != paused:
+        (api.pause if paused else api.unpause)(sandbox_id)
 
 
 def _remove_container(api: APIClient, name: str, owner: str | None) -> None:

@@ -77,6 +77,7 @@ class DockerProvider(SandboxProvider):
             mounts=True,
             idle_timeout=True,
             runtime=bool(_runtimes(info)),
+            pause=True,
             notes=(*notes, _NO_ALLOWLIST),
         )
 
@@ -167,6 +168,22 @@ class DockerProvider(SandboxProvider):
         for _ in range(ENDING_LOOKS):
             await run.check()
             await asyncio.sleep(ENDING_PAUSE)
+
+    async def pause(self, handle: SandboxHandle) -> None:
+        """See `SandboxProvider`."""
+        await self._set_paused(handle, True)
+
+    async def resume(self, handle: SandboxHandle) -> None:
+        """See `SandboxProvider`."""
+        await self._set_paused(handle, False)
+
+    async def _set_paused(self, handle: SandboxHandle, paused: bool) -> None:
+        if not is_sandbox_id(handle.id):
+            raise SandboxNotFound(f"{handle.id!r} is not the id of a Docker sandbox")
+        await self._engine.run(
+            "pause a sandbox" if paused else "resume a sandbox",
+            lambda: lifecycle.set_paused(self._engine.api, handle.id, paused),
+        )
 
     async def destroy(self, handle: SandboxHandle) -> None:
         """See `SandboxProvider`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -107,23 +108,43 @@ def _first_process(status: int) -> Process:
     raise SandboxError("bubblewrap ended before the sandbox began")
 
 
-@cache
 def probe(shared: str, bwrap: Path, owner: int | None) -> str:
-    """Try a whole sandbox once; what bubblewrap complains of, or nothing."""
-    layout = jail.Layout(Path(shared) / f"probe-{os.getpid()}")
-    layout.make(owner)
+    """Try a whole sandbox, until one could be made; what bubblewrap complains of, or nothing."""
     try:
+        _try_one(shared, bwrap, owner)
+    except _CannotBeMade as exc:
+        return str(exc)
+    return ""
+
+
+class _CannotBeMade(Exception):
+    """Why no sandbox could be made this time: it may be so no longer the next time, and is not kept in mind."""
+
+
+@cache
+def _try_one(shared: str, bwrap: Path, owner: int | None) -> None:
+    # Several threads may try at once: each has a place of its own.
+    layout = jail.Layout(Path(shared) / f"probe-{os.getpid()}-{secrets.token_hex(4)}")
+    try:
+        done = _tried(layout, shared, bwrap, owner)
+    except OSError as exc:
+        raise _CannotBeMade(str(exc)) from exc
+    if done.returncode != 0:
+        raise _CannotBeMade(done.stderr.strip() or f"exit code {done.returncode}")
+
+
+def _tried(layout: jail.Layout, shared: str, bwrap: Path, owner: int | None) -> subprocess.CompletedProcess[str]:
+    """How a sandbox ended in which nothing was done."""
+    try:
+        layout.make(owner)
         jail.write_etc(layout, 1000, 1000)
         arguments = jail.arguments(SandboxSpec(), layout, Path(shared), None)
-        done = subprocess.run(
+        return subprocess.run(
             ["./bwrap", *arguments, "--", "/bin/true"],
             capture_output=True,
             text=True,
             check=False,
             **_surroundings(bwrap, owner),
         )
-        return "" if done.returncode == 0 else done.stderr.strip() or f"exit code {done.returncode}"
-    except OSError as exc:
-        return str(exc)
     finally:
         remove_tree(layout.folder)

@@ -6,11 +6,17 @@ import contextlib
 import os
 import select
 import signal
+import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 KILL_SECONDS = 10.0
 """How long a killed process may take to vanish."""
+STOP_SECONDS = 10.0
+"""How long processes may take to stand still."""
+STOP_POLL = 0.005
+"""Seconds between two looks whether they do."""
 
 
 def start_time(pid: int) -> int | None:
@@ -20,6 +26,25 @@ def start_time(pid: int) -> int | None:
     except OSError:
         return None
     return None if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def _state(pid: int) -> tuple[bytes, int] | None:
+    """The state and the parent of a process; None when there is none."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return fields[0], int(fields[1])
+
+
+def _family(pid: int) -> list[int]:
+    """A process and all that descend from it, parents first."""
+    pids = [int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdigit()]
+    parents = {one: state[1] for one in pids if (state := _state(one))}
+    found = [pid]
+    for one in found:
+        found += [child for child, parent in parents.items() if parent == one]
+    return found
 
 
 @dataclass(frozen=True)
@@ -39,6 +64,24 @@ class Process:
         """Whether it still runs."""
         return start_time(self.pid) == self.started
 
+    def stop(self) -> bool:
+        """SIGSTOP it and all that descend from it; whether all of them stand still. What they fork meanwhile is stopped too."""
+        end = time.monotonic() + STOP_SECONDS
+        while self.alive():
+            going = [pid for pid in _family(self.pid) if (state := _state(pid)) and state[0] not in (b"T", b"Z", b"X")]
+            if not going:
+                return True
+            if time.monotonic() > end:
+                return False
+            _signal(going, signal.SIGSTOP)
+            time.sleep(STOP_POLL)
+        return False
+
+    def go_on(self) -> None:
+        """SIGCONT it and all that descend from it."""
+        if self.alive():
+            _signal(_family(self.pid), signal.SIGCONT)
+
     def kill(self) -> bool:
         """SIGKILL it and wait until it is gone; whether it is."""
         try:
@@ -54,3 +97,9 @@ class Process:
         finally:
             os.close(descriptor)
         return not self.alive()
+
+
+def _signal(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)

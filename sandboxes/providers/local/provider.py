@@ -82,6 +82,7 @@ class LocalProvider(SandboxProvider):
             disk=True,
             mounts=True,
             idle_timeout=True,
+            pause=True,
             notes=() if whole else (note,),
         )
 
@@ -143,11 +144,7 @@ class LocalProvider(SandboxProvider):
 
     async def attach(self, handle: SandboxHandle) -> Sandbox:
         """See `SandboxProvider`."""
-        if not (self._folder(handle.id) / "handle.json").exists():
-            raise SandboxNotFound(f"there is no local sandbox {handle.id} below {self._sandboxes}")
-        process = self._process(handle.id)
-        if process is None or not process.alive():
-            raise SandboxGone(f"local sandbox {handle.id} has ended: {self._why(handle)}")
+        self._living(handle)
         connected = await self._connect(handle, ATTACH_SECONDS)
         sandbox = ToolboxSandbox(connected, sandbox_id=handle.id, workdir=str(handle.data["workdir"]))
         sandbox.mounts = handle.mounts
@@ -180,6 +177,24 @@ class LocalProvider(SandboxProvider):
             return (self._folder(sandbox_id) / "log").read_text(errors="replace").strip()[-500:]
         except OSError:
             return ""
+
+    async def pause(self, handle: SandboxHandle) -> None:
+        """See `SandboxProvider`."""
+        if not await asyncio.to_thread(self._living(handle).stop):
+            raise SandboxError(f"the processes of local sandbox {handle.id} do not stand still")
+
+    async def resume(self, handle: SandboxHandle) -> None:
+        """See `SandboxProvider`."""
+        await asyncio.to_thread(self._living(handle).go_on)
+
+    def _living(self, handle: SandboxHandle) -> Process:
+        """The first process of a sandbox. Raises `SandboxNotFound` or `SandboxGone`."""
+        if not (self._folder(handle.id) / "handle.json").exists():
+            raise SandboxNotFound(f"there is no local sandbox {handle.id} below {self._sandboxes}")
+        process = self._process(handle.id)
+        if process is None or not process.alive():
+            raise SandboxGone(f"local sandbox {handle.id} has ended: {self._why(handle)}")
+        return process
 
     async def destroy(self, handle: SandboxHandle) -> None:
         """See `SandboxProvider`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import uuid
 from collections.abc import Mapping
@@ -14,8 +15,8 @@ import pytest
 
 from sandboxes.errors import FanfoldSandboxError, ImageNotFound, SandboxError, SandboxGone, SandboxNotFound, Unsupported
 from sandboxes.providers.base import Capabilities, SandboxHandle, SandboxProvider
-from sandboxes.sandbox import CommandSpec
-from sandboxes.testing.conformance.base import ANSWER_DEADLINE, Checks, Made, Maker, finished, get, ok, until
+from sandboxes.sandbox import CommandSpec, Sandbox
+from sandboxes.testing.conformance.base import ANSWER_DEADLINE, Checks, Made, Maker, exists, finished, get, ok, until
 
 ASKED: dict[str, dict[str, object]] = {
     "image": {"image": "fanfold.invalid/no/such:image"},
@@ -36,6 +37,14 @@ ASKED: dict[str, dict[str, object]] = {
 
 SHORT = 2.0
 """Seconds of a short life."""
+PAUSED = 1.0
+"""Seconds that a sandbox stands still: the time itself is what is looked at."""
+
+
+async def has_gap(sandbox: Sandbox, seconds: float) -> bool:
+    """Whether two of its ticks, one after the other, are so far apart."""
+    ticks = [int(line) for line in (await ok(sandbox, "cat ticks")).split()]
+    return any(after - before >= seconds * 1e9 for before, after in itertools.pairwise(ticks))
 
 
 class LifecycleChecks(Checks):
@@ -47,6 +56,37 @@ class LifecycleChecks(Checks):
         assert (handle.provider, dict(handle.labels)) == (provider.name, fresh.labels)
         life = datetime.fromisoformat(handle.expires_at) - datetime.fromisoformat(handle.created_at)
         assert life.total_seconds() == pytest.approx(1234, abs=1)
+
+    async def test_a_paused_sandbox_stands_still_and_goes_on(self, provider: SandboxProvider, fresh: Maker) -> None:
+        if not (await provider.capabilities()).pause:
+            with pytest.raises(Unsupported):
+                await provider.pause(await fresh.handle())
+            return
+        made = await fresh()
+        ticks = "while :; do date +%s%N >> ticks; sleep 0.02; done"
+        ticking = await made.sandbox.start(CommandSpec(ticks), call_id="ticks")
+        await until(lambda: exists(made.sandbox, "ticks"), "it ticks")
+        await made.sandbox.aclose()
+        for _ in range(2):
+            await provider.pause(made.handle)
+        await asyncio.sleep(PAUSED)
+        for _ in range(2):
+            await provider.resume(made.handle)
+        async with await provider.attach(made.handle) as again:
+            await until(lambda: has_gap(again, PAUSED * 0.9), "it goes on ticking after a pause")
+            running = await again.command(ticking.call_id)
+            assert running is not None
+            await running.kill()
+
+    async def test_a_paused_sandbox_can_be_destroyed(self, provider: SandboxProvider, fresh: Maker) -> None:
+        if not (await provider.capabilities()).pause:
+            return
+        handle = await fresh.handle()
+        await provider.pause(handle)
+        await provider.destroy(handle)
+        assert handle.id not in [found.id for found in await provider.find(fresh.labels)]
+        with pytest.raises(SandboxNotFound):
+            await provider.resume(handle)
 
     async def test_a_handle_holds_no_secret(self, fresh: Maker) -> None:
         handle = await fresh.handle(env={"KIT_TOKEN": "s3cret-value"})

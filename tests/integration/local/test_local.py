@@ -15,7 +15,7 @@ import pytest
 
 from sandboxes.errors import ImageNotFound, InvalidSpec, SandboxGone
 from sandboxes.providers.base import Mount, SandboxHandle, SandboxSpec
-from sandboxes.providers.local import LocalProvider
+from sandboxes.providers.local import LocalProvider, launch
 from sandboxes.providers.local.processes import Process
 from sandboxes.toolbox.helper.commands import FINISHED
 
@@ -106,7 +106,7 @@ async def test_it_outlives_the_process_that_made_it(provider, tmp_path):
         import asyncio, json, sys
         from pathlib import Path
         from sandboxes.providers.base import SandboxSpec
-        from sandboxes.providers.local import LocalProvider
+        from sandboxes.providers.local import LocalProvider, launch
 
         async def main():
             provider = LocalProvider(Path(sys.argv[1]))
@@ -212,7 +212,7 @@ def test_it_needs_no_root(tmp_path):
         import asyncio, sys
         from pathlib import Path
         from sandboxes.providers.base import SandboxSpec
-        from sandboxes.providers.local import LocalProvider
+        from sandboxes.providers.local import LocalProvider, launch
 
         async def main():
             provider = LocalProvider(Path(sys.argv[1]))
@@ -256,3 +256,24 @@ async def test_more_commands_than_are_remembered_come_and_go_at_the_same_time(pr
         for _ in range(0, FINISHED + 200, 60):
             ended = await asyncio.gather(*(sandbox.aexecute("echo hi") for _ in range(60)))
             assert {(one.output, one.exit_code) for one in ended} == {("hi\n", 0)}
+
+
+async def test_whether_sandboxes_can_be_made_is_tried_by_many_at_once_without_harm(tmp_path):
+    launch._try_one.cache_clear()
+    found = await asyncio.gather(*(LocalProvider(tmp_path).capabilities() for _ in range(12)))
+    assert len(found) == 12
+
+
+async def test_that_none_could_be_made_for_a_moment_is_not_kept_in_mind(provider):
+    await provider.capabilities()
+    place = provider._shared / "for-a-trial"
+    place.touch()
+    try:
+        assert "Not a directory" in launch.probe(str(place), provider._bwrap(), provider._owner)
+    finally:
+        place.unlink()
+    place.mkdir(mode=0o711)
+    try:
+        assert launch.probe(str(place), provider._bwrap(), provider._owner) == ""
+    finally:
+        place.rmdir()

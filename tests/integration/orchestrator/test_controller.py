@@ -22,7 +22,7 @@ from orchestrator.queue import QUEUE
 from orchestrator.runs.database import now
 from orchestrator.runs.labels import INSTALLATION_LABEL, RUN_LABEL
 from orchestrator.runs.leases import LEASE_TTL, MAX_LOST
-from orchestrator.runs.models import Event, RunError, RunStatus
+from orchestrator.runs.models import Event, RunError, RunStatus, WorkerInfo
 from orchestrator.runs.schema import open_database
 from orchestrator.runs.store import Store
 from orchestrator.runs.tables import installation
@@ -33,6 +33,8 @@ from sandboxes.portal import portal
 from sandboxes.providers.base import SandboxSpec
 from sandboxes.providers.registry import get_provider
 
+NO_PROCESS = 2**22 + 1
+"""An id that no process can have: Linux counts to 2**22."""
 GENEROUS = 30.0
 """Seconds; the machine may be busy with other tests. What it took is printed."""
 CONTROLLER = ("-m", "orchestrator.cli.main", "controller")
@@ -110,7 +112,7 @@ def test_a_run_that_kills_its_workers_is_given_up(new_home, until, start: Start,
             worker = start("-m", "orchestrator.worker")
             event = first(service, run_id, "run.started", after=seen)
             assert event.data["attempt"] == number
-            seen = first(service, run_id, "command.output", after=event.seq).seq
+            seen = first(service, run_id, "command.output" if number == 1 else "sandbox.adopted", after=event.seq).seq
             begun.append(time.monotonic())
             worker.kill()
             worker.wait()
@@ -137,8 +139,9 @@ def test_when_the_leading_controller_dies_another_one_leads_and_recovers(new_hom
         until(lambda: leader() != old, "the other one leads")
         print(f"\nanother controller led {time.monotonic() - died:.1f} s after the first one was killed")
         assert leader() in controllers
-        # and it does what a leader does: the queue has forgotten this run
-        run_id = submit(service, tmp_path, "echo found")
+        # and it does what a leader does: the queue has forgotten this run, which was sent to a worker that is gone
+        with counting_on_a_worker(settings):
+            run_id = submit(service, tmp_path, "echo found")
         with redis.Redis(unix_socket_path=str(Broker(settings).socket)) as client:
             client.flushall()
             until(lambda: client.llen(QUEUE), "the run is on the queue again")
@@ -166,6 +169,19 @@ def leading(settings: Settings) -> Iterator[Callable[[], int | None]]:
 
     yield leader
     engine.dispose()
+
+
+@contextmanager
+def counting_on_a_worker(settings: Settings) -> Iterator[None]:
+    """Meanwhile the record has a worker that is no process, so that what is submitted is sent to it."""
+    store = Store(open_database(settings.database, settings.home / "database.lock"))
+    worker = WorkerInfo("gone:0:abc", "gone", NO_PROCESS, 1, now(), now())
+    store.worker_alive(worker)
+    try:
+        yield
+    finally:
+        store.worker_gone(worker.id)
+        store.close()
 
 
 DIES_IN_THE_MIDDLE = """

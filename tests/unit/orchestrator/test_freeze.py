@@ -10,7 +10,9 @@ import pytest
 from orchestrator.errors import BadInput
 from orchestrator.freeze import freeze_run
 from orchestrator.runs.files import RunFolder
+from orchestrator.settings import Settings
 from orchestrator.spec import RunSpec
+from orchestrator.vault import Vault
 
 AGENT = {"prompt": "go", "model": "scripted:script.yaml"}
 
@@ -24,7 +26,7 @@ def base(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> RunFolder:
-    made = RunFolder.of(tmp_path / "runs", "run-1")
+    made = RunFolder.of(tmp_path / "runs", "run-1", Vault(Settings(home=tmp_path)))
     made.create()
     return made
 
@@ -36,7 +38,7 @@ def freeze(folder: RunFolder, base: Path, *, granted: Any = (), named: Any = (),
 def test_a_granted_secret_is_kept_in_a_private_file_only(folder: RunFolder, base: Path) -> None:
     freeze(folder, base, granted={"MINE"}, environ={"MINE": "v"}, command="x", secrets={"KEY": "${MINE}"})
     assert folder.read_secrets().env == {"KEY": "v"}
-    assert (folder.path / "secrets.json").stat().st_mode & 0o777 == 0o600
+    assert (folder.path / "secrets.sealed").stat().st_mode & 0o777 == 0o600
     folder.forget_secrets()
     assert folder.read_secrets().values == []
     assert [path.name for path in folder.path.iterdir()] == []

@@ -83,7 +83,7 @@ def test_a_task_without_a_name_is_called_after_its_file_or_folder(write, tmp_pat
         ("command: ls\nsandbox:\n  netwrk: none", "task.yaml:3: sandbox.netwrk: unknown key; did you mean 'network'?"),
         ("command: ls\nsandbox:\n  resources: {memroy: 1}", "sandbox.resources.memroy: unknown key; did you mean 'memory'?"),
         ("command: ls\ninputs: {git: {url: a, reff: b}}", "inputs.git.reff: unknown key; did you mean 'ref'?"),
-        ("command: ls\nxyzzy: 1", "task.yaml:2: xyzzy: unknown key; known here: agent, command,"),
+        ("command: ls\nxyzzy: 1", "task.yaml:2: xyzzy: unknown key; known here: agent, budget, command,"),
         ("command: ls\nsandbox: {mounts: []}", "sandbox.mounts: what of the machine is shown in a sandbox is its operator's"),
         ("command: ls\nsandbox: {rootfs: /}", "sandbox.rootfs: what of the machine is shown in a sandbox is its operator's"),
         ("command: [ls]", "task.yaml:1: command: must be text, not a list"),
@@ -166,3 +166,22 @@ def test_an_agent_may_have_subagents_permissions_memory_and_skills() -> None:
 def test_what_cannot_be_had_of_an_agent_is_told_when_the_task_is_read(fields: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         agent(**fields)
+
+
+def test_a_sandbox_that_is_kept_lives_as_long_as_that(write) -> None:
+    kept, plain = (
+        load_task(write(f"command: ls\ntimeout: 1m\nsandbox: {{{more}}}")) for more in ("keep: always, keep_for: 2h", "")
+    )
+    assert kept.sandbox_spec().lifetime == plain.sandbox_spec().lifetime + 7200
+
+
+@pytest.mark.parametrize(
+    ("keep", "failed", "kept"),
+    [("always", False, True), ("on-failure", True, True), ("on-failure", False, False), ("never", True, False)],
+)
+def test_whether_a_sandbox_is_kept(write, keep: str, failed: bool, kept: bool) -> None:
+    assert load_task(write(f"command: ls\nsandbox: {{keep: {keep}}}")).sandbox.is_kept_after(failed=failed) is kept
+
+
+def test_a_sandbox_is_kept_for_a_day_at_most(write) -> None:
+    assert "keep_for" in complaint_about(write("command: ls\nsandbox: {keep_for: 25h}"))

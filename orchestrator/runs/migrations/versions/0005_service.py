@@ -14,6 +14,7 @@ depends_on = None
 MOMENT = sa.DateTime(timezone=True)
 NOW = sa.text("CURRENT_TIMESTAMP")
 RUN_INDEXES = {
+    "ix_runs_status": ["status", "dispatched_at"],
     "ix_runs_tenant": ["tenant", "created_at"],
     "ix_runs_thread": ["thread_id"],
     "ix_runs_batch": ["batch_id"],
@@ -41,6 +42,9 @@ def _run_columns() -> "list[sa.Column[object]]":
         sa.Column("decide_by", MOMENT),
         sa.Column("waited", sa.Double, nullable=False, server_default="0"),
         sa.Column("traceparent", sa.String(64)),
+        sa.Column("epoch", sa.Integer, nullable=False, server_default="0"),
+        sa.Column("outcome", sa.JSON(none_as_null=True)),
+        sa.Column("snapshot", sa.String(64)),
     ]
 
 
@@ -50,8 +54,10 @@ def upgrade() -> None:
         op.add_column("runs", column)
     op.execute("UPDATE runs SET dispatched_at = created_at")
     op.execute("UPDATE runs SET lost = lease_token - 1 WHERE lease_token > 1")
+    op.drop_index("ix_runs_status", "runs")
     for name, columns in RUN_INDEXES.items():
         op.create_index(name, "runs", columns)
+    op.add_column("workers", sa.Column("queues", sa.JSON, nullable=False, server_default='["fanfold"]'))
     waiting = sa.text("status = 'pending' AND dispatched_at IS NULL")
     op.create_index(
         "ix_runs_queue", "runs", ["tenant", "priority", "created_at"],
@@ -236,3 +242,5 @@ def downgrade() -> None:
         op.drop_index(name, "runs")
     for column in reversed(_run_columns()):
         op.drop_column("runs", column.name)
+    op.create_index("ix_runs_status", "runs", ["status"])
+    op.drop_column("workers", "queues")

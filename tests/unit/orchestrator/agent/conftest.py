@@ -136,6 +136,10 @@ class Agents:
         """The data of all events of a type."""
         return [data for found, data in self.events if found == kind]
 
+    def told(self) -> list[tuple[str, dict[str, Any]]]:
+        """All events, without the ids of answers: those are others each time."""
+        return [(kind, {k: v for k, v in data.items() if kind != "model.message" or k != "id"}) for kind, data in self.events]
+
     def results(self) -> dict[str, str]:
         """Texts of the tool results, by the id of their call."""
         return {data["id"]: data["text"] for data in self.of("tool.result")}

@@ -145,13 +145,13 @@ async def test_an_agent_run_is_replayed_without_its_model(agents: Any) -> None:
     """
     (agents.backend.folder / "f").write_text("x")
     first = await agents.run(script, model="record:cassettes/c.yaml=scripted:s.yaml")
-    told = [event for event in agents.events if event[0] != "tool.result"]
+    told = [event for event in agents.told() if event[0] != "tool.result"]
     (agents.backend.folder / "f").unlink()
     (agents.backend.folder / "f").write_text("y")
 
     second = await agents.run(first.artifacts["c.yaml"], model="replay:cassettes/c.yaml")
     assert (second.text, second.usage, second.steps) == (first.text, first.usage, first.steps)
-    assert [event for event in agents.events if event[0] != "tool.result"] == told
+    assert [event for event in agents.told() if event[0] != "tool.result"] == told
 
 
 async def test_a_replay_in_a_changed_workspace_fails_with_the_difference(agents: Any) -> None:

@@ -25,7 +25,7 @@ async def test_events_come_in_the_order_of_what_happened(agents: Any) -> None:
           - {text: looking, tool_calls: [{id: a, name: ls, args: {path: .}}], usage: {input_tokens: 10, output_tokens: 2}}
           - {text: done, usage: {input_tokens: 20, output_tokens: 3}}
     """)
-    assert agents.events == [
+    assert agents.told() == [
         ("model.message", {"text": "looking", "usage": {"input_tokens": 10, "output_tokens": 2, "total_tokens": 12}}),
         ("tool.call", {"id": "a", "name": "ls", "args": {"path": "."}}),
         ("tool.result", {"id": "a", "name": "ls", "text": "[. is empty]", "status": "success"}),
@@ -39,7 +39,7 @@ async def test_events_come_in_the_order_of_what_happened(agents: Any) -> None:
 async def test_a_model_that_tells_no_usage_costs_nothing_known(agents: Any) -> None:
     outcome = await agents.run("turns: [{text: done}]")
     assert outcome.usage == {}
-    assert agents.of("model.message") == [{"text": "done", "usage": {}}]
+    assert [data for _, data in agents.told()] == [{"text": "done", "usage": {}}]
 
 
 async def test_tool_calls_of_one_answer_run_at_the_same_time(agents: Any) -> None:

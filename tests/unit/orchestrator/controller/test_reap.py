@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.controller.loop import Loop
-from orchestrator.controller.reap import Reaper, is_orphan
-from orchestrator.runs.controlling import ControlRecord, Owner
+from orchestrator.controller.reap import Reaper
+from orchestrator.runs.controlling import ControlRecord
+from orchestrator.runs.keeping import Owner, is_orphan
 from orchestrator.runs.labels import ATTEMPT_LABEL, INSTALLATION_LABEL, RUN_LABEL, sandbox_labels
 from orchestrator.runs.models import NewRun, RunStatus
 from orchestrator.runs.store import Store
@@ -53,6 +54,10 @@ def test_what_counts_as_an_orphan(labels: Mapping[str, str], owner: Owner | None
     assert is_orphan(handle(labels), US, owner) is orphan
 
 
+def test_what_somebody_keeps_is_no_orphan() -> None:
+    assert not is_orphan(handle(OURS), US, None, kept=True)
+
+
 @pytest.fixture
 def home() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="ff-") as folder:  # short, because a socket's path must be
@@ -83,6 +88,21 @@ async def test_only_the_orphans_of_this_installation_are_destroyed(store: Store,
         await Reaper(record, lambda: LocalProvider(home)).round()
         left = {made[found.id] for found in await provider.find()}
         assert left == {"live", "of another installation", "without an installation", "without a label"}
+    finally:
+        for found in await provider.find():
+            await provider.destroy(found)
+
+
+async def test_one_that_somebody_keeps_stays_until_it_is_let_go(record: ControlRecord, home: Path) -> None:
+    provider, labels = LocalProvider(home), sandbox_labels(record.installation(), "run-gone", 1)
+    try:
+        kept = await provider.create(SandboxSpec(), labels)
+        record.keep(kept.id, "run-gone", 60.0)
+        await Reaper(record, lambda: LocalProvider(home)).round()
+        assert [found.id for found in await provider.find()] == [kept.id]
+        record.let_go(kept.id)
+        await Reaper(record, lambda: LocalProvider(home)).round()
+        assert await provider.find() == []
     finally:
         for found in await provider.find():
             await provider.destroy(found)

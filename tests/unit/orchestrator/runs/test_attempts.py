@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.errors import StaleLease
 from orchestrator.runs.history import history
-from orchestrator.runs.leases import LEASE_TTL
+from orchestrator.runs.leases import LEASE_TTL, STEADY
 from orchestrator.runs.models import Attempt, AttemptStatus, Lease, NewRun, RunError, RunStatus
 from orchestrator.runs.store import Store
 
@@ -61,7 +61,7 @@ def test_a_retry_ends_one_attempt_with_its_error_and_begins_another(store: Store
 
 def test_an_attempt_keeps_where_it_ran_when_the_sandbox_is_gone(store: Store, lease: Lease) -> None:
     store.set_sandbox(lease, {"id": "sbx-1", "provider": "docker", "data": {"any": "thing"}})
-    store.set_sandbox(lease, None)
+    store.start_over(lease)
     (attempt,) = store.attempts("run-a")
     assert (attempt.provider, attempt.sandbox_id) == ("docker", "sbx-1")
     assert store.get("run-a").sandbox is None
@@ -104,3 +104,17 @@ def test_a_history_tells_what_is_over() -> None:
     assert history(attempts) == (
         "attempt 1 on w1: lost after 2.5 s\nattempt 2 on w2: error after 2.5 s: the command failed with exit code 3"
     )
+
+
+def test_workers_that_were_lost_long_after_they_began_have_not_died_of_the_run(store: Store, lease: Lease, clock) -> None:
+    held: Lease | None = lease
+    for lost in (1, 2):
+        clock.advance(LEASE_TTL * 3)
+        held = store.claim("run-a", f"w{lost}")
+        assert store.get("run-a").lost == lost
+    assert held is not None
+    clock.advance(STEADY + 1)
+    store.heartbeat(held)
+    clock.advance(LEASE_TTL * 3)
+    assert store.claim("run-a", "w3") is not None
+    assert store.get("run-a").lost == 1

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.runs.controlling import ControlRecord, Owner, WaitingRun
+from orchestrator.runs.controlling import ControlRecord, WaitingRun
+from orchestrator.runs.keeping import Owner
 from orchestrator.runs.leases import BACKOFF, LEASE_TTL, MAX_LOST, patience
 from orchestrator.runs.models import NewRun, RunStatus
 from orchestrator.runs.schema import open_database

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import InfrastructureError
+from orchestrator.redact import Redactor
 from orchestrator.runs.artifacts import ArtifactStore, one_piece
 from orchestrator.runs.files import RunFolder
 from orchestrator.runs.models import NewRun
@@ -18,7 +19,6 @@ from orchestrator.spec import RunSpec
 from orchestrator.worker import collect
 from orchestrator.worker.collect import Collector
 from orchestrator.worker.recorder import Recorder
-from orchestrator.worker.redact import Redactor
 
 RUN = "run-0123456789ab"
 

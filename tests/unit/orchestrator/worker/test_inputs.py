@@ -48,58 +48,62 @@ def names(tar: Path) -> list[str]:
         return opened.getnames()
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where what is laid over closed places goes."""
+    made = tmp_path / "closed"
+    made.mkdir()
+    return made
+
+
 def test_without_permissions_the_inputs_are_as_they_are(tmp_path: Path) -> None:
     tar = tmp_path / "input.tar"
-    with placed_inputs(spec(), tar) as inputs:
-        assert (inputs.tar, inputs.mounts) == (tar, ())
-    with placed_inputs(spec(rule("deny", "/usr/share")), tar) as inputs:
-        assert (inputs.tar, inputs.mounts) == (tar, (Mount(target="/usr/share", mode="hidden"),))
+    inputs = placed_inputs(spec(), tar, tmp_path)
+    assert (inputs.tar, inputs.mounts) == (tar, ())
+    inputs = placed_inputs(spec(rule("deny", "/usr/share")), tar, tmp_path)
+    assert (inputs.tar, inputs.mounts) == (tar, (Mount(target="/usr/share", mode="hidden"),))
 
 
-def test_what_is_closed_is_laid_over_and_the_rest_is_unpacked(tmp_path: Path) -> None:
+def test_what_is_closed_is_laid_over_and_the_rest_is_unpacked(tmp_path: Path, folder: Path) -> None:
     closed = (file("tests/run.sh", 0o755), link("tests/sub/up", "../run.sh"), file("secret/x"))
     tar = archive(tmp_path / "input.tar", file("a.txt"), *closed, file("testsuite"))
     rules = (rule("deny", "tests/**", "new", operations=["write"]), rule("deny", "secret"))
-    with placed_inputs(spec(*rules), tar) as inputs:
-        assert names(inputs.tar) == ["a.txt", "testsuite"]
-        placed = {mount.target: Path(str(mount.source)) for mount in inputs.mounts}
-        assert {mount.mode for mount in inputs.mounts} == {"read-only"}
-        assert (placed["/workspace/tests"] / "run.sh").read_text() == "tests/run.sh"
-        assert (placed["/workspace/tests"] / "run.sh").stat().st_mode & 0o777 == 0o755
-        assert (placed["/workspace/tests"] / "sub/up").readlink() == Path("../run.sh")
-        assert list(placed["/workspace/secret"].iterdir()) == []
-        assert list(placed["/workspace/new"].iterdir()) == []
-    assert not inputs.tar.parent.exists()
+    inputs = placed_inputs(spec(*rules), tar, folder)
+    assert names(inputs.tar) == ["a.txt", "testsuite"]
+    placed = {mount.target: Path(str(mount.source)) for mount in inputs.mounts}
+    assert {mount.mode for mount in inputs.mounts} == {"read-only"}
+    assert (placed["/workspace/tests"] / "run.sh").read_text() == "tests/run.sh"
+    assert (placed["/workspace/tests"] / "run.sh").stat().st_mode & 0o777 == 0o755
+    assert (placed["/workspace/tests"] / "sub/up").readlink() == Path("../run.sh")
+    assert list(placed["/workspace/secret"].iterdir()) == []
+    assert list(placed["/workspace/new"].iterdir()) == []
 
 
-def test_a_single_file_can_be_closed(tmp_path: Path) -> None:
+def test_a_single_file_can_be_closed(tmp_path: Path, folder: Path) -> None:
     tar = archive(tmp_path / "input.tar", file("lock"), file("key"))
-    with placed_inputs(spec(rule("deny", "lock", operations=["write"]), rule("deny", "key")), tar) as inputs:
-        content = {mount.target: Path(str(mount.source)).read_text() for mount in inputs.mounts}
+    inputs = placed_inputs(spec(rule("deny", "lock", operations=["write"]), rule("deny", "key")), tar, folder)
+    content = {mount.target: Path(str(mount.source)).read_text() for mount in inputs.mounts}
     assert content == {"/workspace/lock": "lock", "/workspace/key": ""}
 
 
-def test_a_run_without_inputs_has_its_places_closed_all_the_same(tmp_path: Path) -> None:
-    with placed_inputs(spec(rule("deny", "secret")), tmp_path / "input.tar") as inputs:
-        [mount] = inputs.mounts
-        assert list(Path(str(mount.source)).iterdir()) == []
-        assert not inputs.tar.exists()
+def test_a_run_without_inputs_has_its_places_closed_all_the_same(tmp_path: Path, folder: Path) -> None:
+    inputs = placed_inputs(spec(rule("deny", "secret")), tmp_path / "input.tar", folder)
+    [mount] = inputs.mounts
+    assert list(Path(str(mount.source)).iterdir()) == []
+    assert not inputs.tar.exists()
 
 
-def test_a_link_cannot_be_closed(tmp_path: Path) -> None:
+def test_a_link_cannot_be_closed(tmp_path: Path, folder: Path) -> None:
     tar = archive(tmp_path / "input.tar", link("tests", "/elsewhere"))
-    with (
-        pytest.raises(BadInput, match="permissions close 'tests', which is a link"),
-        placed_inputs(spec(rule("deny", "tests")), tar),
-    ):
-        pass
+    with pytest.raises(BadInput, match="permissions close 'tests', which is a link"):
+        placed_inputs(spec(rule("deny", "tests")), tar, folder)
 
 
-def test_nothing_is_written_behind_a_link_of_a_forged_archive(tmp_path: Path) -> None:
+def test_nothing_is_written_behind_a_link_of_a_forged_archive(tmp_path: Path, folder: Path) -> None:
     decoy = tmp_path / "decoy"
     decoy.mkdir()
     tar = archive(tmp_path / "input.tar", link("tests/out", str(decoy)), file("tests/out/x"))
     rules = rule("deny", "tests", operations=["write"])
-    with pytest.raises(BadInput, match="behind a link"), placed_inputs(spec(rules), tar):
-        pass
+    with pytest.raises(BadInput, match="behind a link"):
+        placed_inputs(spec(rules), tar, folder)
     assert list(decoy.iterdir()) == []

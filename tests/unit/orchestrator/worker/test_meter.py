@@ -17,7 +17,7 @@ def test_calls_are_added_up_by_agent_and_model() -> None:
     meter.spent("", "openai:x", cached)
     meter.spent("", "openai:x", {"input_tokens": 1, "output_tokens": 1})
     meter.spent("finder", "fake", {})
-    assert meter.usage() == [
+    assert meter.take() == [
         ModelUsage(3, "", "openai:x", 2, 101, 11, 60, 5, 63),
         ModelUsage(3, "finder", "fake", 1, 0, 0, 0, 0, None),
     ]
@@ -28,19 +28,25 @@ def test_calls_may_end_in_many_threads_at_once() -> None:
     with ThreadPoolExecutor(8) as pool:
         for _ in range(400):
             pool.submit(meter.spent, "", "openai:x", {"input_tokens": 2, "output_tokens": 1})
-    assert [(one.calls, one.input_tokens, one.output_tokens) for one in meter.usage()] == [(400, 800, 400)]
+    assert [(one.calls, one.input_tokens, one.output_tokens) for one in meter.take()] == [(400, 800, 400)]
 
 
 def test_what_a_provider_tells_may_be_odd() -> None:
     meter = Meter(1, PRICES)
     meter.spent("a" * 1000, "m" * 1000, {"input_tokens": 10**30, "output_tokens": -5, "input_token_details": None})
-    (one,) = meter.usage()
+    (one,) = meter.take()
     assert (len(one.agent), len(one.model), one.input_tokens, one.output_tokens) == (MAX_NAME, MAX_NAME, MAX_TOKENS, 0)
 
 
 def test_only_the_time_of_the_sandbox_counts() -> None:
     meter = Meter(1, PRICES)
+    meter.leave()
     assert meter.sandbox_seconds == 0.0
-    with meter.sandbox():
-        assert meter.sandbox_seconds == 0.0
-    assert meter.sandbox_seconds > 0.0
+    meter.enter()
+    meter.enter()
+    so_far = meter.sandbox_seconds
+    assert so_far > 0.0
+    meter.leave()
+    ended = meter.sandbox_seconds
+    assert ended > so_far
+    assert meter.sandbox_seconds == ended

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import StaleLease
+from orchestrator.redact import Redactor
 from orchestrator.runs.models import Event, Lease, NewRun
 from orchestrator.runs.schema import open_database
 from orchestrator.runs.store import Store
 from orchestrator.worker import output as output_module
 from orchestrator.worker.output import OutputSink
+from orchestrator.worker.past import past_of
 from orchestrator.worker.recorder import Recorder
-from orchestrator.worker.redact import Redactor
 
 
 @pytest.fixture
@@ -109,3 +110,20 @@ async def test_a_recorder_whose_lease_is_over_says_so_and_keeps_nothing(store: S
     with pytest.raises(StaleLease):
         await recorder.close()
     assert store.events("run-a") == []
+
+
+@pytest.mark.parametrize("cut", range(1, len("hunter2")))
+async def test_a_secret_that_is_cut_where_a_run_is_handed_over_is_hidden(
+    store: Store, recorder: Recorder, sink: OutputSink, tmp_path: Path, cut: int
+) -> None:
+    printed = b"the key is hunter2."
+    end = len("the key is ") + cut
+    sink.feed("stdout", printed[:end])
+    sink.leave()
+    sink.close()
+    past = past_of(await recorded(store, recorder), epoch=1)
+    second = OutputSink(recorder, "command.output", tmp_path / "log-2", past)
+    second.feed("stdout", printed[second.offsets["stdout"] :])
+    second.close()
+    texts = [event.data["text"] for event in await recorded(store, recorder)]
+    assert "".join(texts) == "the key is ***."

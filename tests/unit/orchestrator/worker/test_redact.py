@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
+import json
 from collections.abc import AsyncIterator
+from urllib.parse import quote, quote_plus
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from orchestrator.worker.redact import Redactor
+from orchestrator.redact import Redactor
 
 SECRET = "hunter2-secret"
 
@@ -27,7 +30,7 @@ def test_a_secret_is_hidden_however_the_stream_is_cut(before: bytes, after: byte
     assert streamed(Redactor([SECRET]), pieces) == whole.replace(SECRET.encode(), b"***")
 
 
-@given(st.lists(st.text("ab", min_size=1, max_size=4), max_size=4), st.lists(st.text("abc", max_size=5), max_size=8))
+@given(st.lists(st.text("ab", min_size=4, max_size=6), max_size=4), st.lists(st.text("abc6", max_size=5), max_size=8))
 def test_a_stream_and_a_whole_text_give_the_same(secrets: list[str], pieces: list[str]) -> None:
     redactor = Redactor(secrets)
     assert streamed(redactor, [piece.encode() for piece in pieces]).decode() == redactor.text("".join(pieces))
@@ -41,8 +44,52 @@ def test_what_cannot_begin_a_secret_is_not_held_back() -> None:
 
 
 def test_the_longest_secret_wins() -> None:
-    assert Redactor(["abc", "abcdef"]).text("x abcdef abc") == "x *** ***"
-    assert streamed(Redactor(["abc", "abcdef"]), [b"abc", b"def"]) == b"***"
+    assert Redactor(["abcd", "abcdef"]).text("x abcdef abcd") == "x *** ***"
+    assert streamed(Redactor(["abcd", "abcdef"]), [b"abcd", b"ef"]) == b"***"
+
+
+def test_a_secret_that_is_too_short_is_left_and_counted() -> None:
+    redactor = Redactor(["abc", "1", " 7 ", "long enough"])
+    assert redactor.text("abc 1 7 long enough") == "abc 1 7 ***"
+    assert redactor.left == 3
+
+
+@pytest.mark.parametrize("before", [b"", b"a", b"ab", b"abc"])
+def test_base64_of_a_longer_text_shows_no_part_of_the_secret(before: bytes) -> None:
+    encoded = base64.b64encode(before + SECRET.encode() + b" and more")
+    cut = [encoded[:7], encoded[7:9], encoded[9:]]
+    shown = streamed(Redactor([SECRET]), cut)
+    assert b"***" in shown
+    # What is left of the text around it, and the bits of a byte on either side.
+    assert len(shown.replace(b"***", b"")) <= len(encoded) - len(SECRET) * 8 // 6 + 2
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=8, max_size=40), st.lists(st.integers(0, 200), max_size=8))
+def test_no_encoding_of_a_secret_gets_through_however_it_is_cut(secret: str, cuts: list[int]) -> None:
+    assume(len(secret.strip()) >= 8)
+    data = secret.encode()
+    forms = [
+        data,
+        base64.b64encode(data),
+        base64.urlsafe_b64encode(data),
+        data.hex().encode(),
+        quote(secret, safe="").encode(),
+        quote_plus(secret).encode(),
+        json.dumps(secret)[1:-1].encode(),
+        json.dumps(secret, ensure_ascii=False)[1:-1].encode(),
+    ]
+    redactor = Redactor([secret])
+    for form in forms:
+        places = [0, *sorted(min(cut, len(form)) for cut in cuts), len(form)]
+        assert streamed(redactor, [form[a:b] for a, b in itertools.pairwise(places)]) == b"***"
+
+
+def test_a_long_secret_is_hidden_in_lines_of_base64_too() -> None:
+    lines = [f"MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQ{number:02}" for number in range(26)]
+    secret = "\n".join(["-----BEGIN KEY-----", *lines])
+    encoded = base64.b64encode(secret.encode()).decode()
+    wrapped = "\n".join(encoded[i : i + 76] for i in range(0, len(encoded), 76))
+    assert set(Redactor([secret]).text(wrapped).split("\n")) == {"***"}
 
 
 def test_the_lines_of_a_key_are_hidden_one_by_one() -> None:

@@ -1,0 +1,81 @@
+"""The free LangGraph server, `langgraph dev`, with a graph that does nothing. It keeps its runs in memory.
+
+It is installed into an environment of its own in the user's folder for caches, and told to call nobody.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from benchmarks.runs_world import free_port, started, wait_until
+
+PACKAGE = "langgraph-cli[inmem]"
+GRAPH = '''
+from typing import TypedDict
+
+from langgraph.graph import START, StateGraph
+
+
+class State(TypedDict):
+    text: str
+
+
+def done(state):
+    return {"text": "done"}
+
+
+graph = StateGraph(State).add_node("done", done).add_edge(START, "done").compile()
+'''
+CONFIG = {"dependencies": ["."], "graphs": {"noop": "./graph.py:graph"}}
+RUN: dict[str, Any] = {"assistant_id": "noop", "input": {"text": "begin"}}
+"""The body of a run."""
+OFFLINE = {"LANGSMITH_TRACING": "false", "LANGCHAIN_TRACING_V2": "false", "LANGGRAPH_CLI_NO_ANALYTICS": "1"}
+INSTALL_TIMEOUT = 600.0
+"""Seconds."""
+
+
+def program() -> Path:
+    """`langgraph`, installed when it is missing. Leaves with one clear message when it cannot be."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fanfold-bench" / "langgraph"
+    found = cache / "bin" / "langgraph"
+    if not found.exists():
+        try:
+            subprocess.run([sys.executable, "-m", "venv", str(cache)], check=True, timeout=INSTALL_TIMEOUT)
+            install = [str(cache / "bin" / "pip"), "install", "--quiet", PACKAGE]
+            subprocess.run(install, check=True, timeout=INSTALL_TIMEOUT)
+        except (OSError, subprocess.SubprocessError) as exc:
+            raise SystemExit(f"benchmarks: {PACKAGE} could not be installed into {cache}: {exc}") from exc
+    return found
+
+
+@contextmanager
+def langgraph_dev(folder: Path, *, jobs: int) -> Iterator[str]:
+    """Its address, while it serves; it executes so many runs at once. Its files are in `folder`."""
+    folder.mkdir()
+    (folder / "graph.py").write_text(GRAPH)
+    (folder / "langgraph.json").write_text(json.dumps(CONFIG))
+    port = free_port()
+    command = [
+        str(program()), "dev", "--no-browser", "--no-reload", "--host", "127.0.0.1", "--port", str(port),
+        "--n-jobs-per-worker", str(jobs), "--server-log-level", "warning", "--config", str(folder / "langgraph.json"),
+    ]  # fmt: skip
+    with started(command, folder, OFFLINE):
+        url = f"http://127.0.0.1:{port}"
+        wait_until(lambda: _answers(url), "langgraph dev answers")
+        yield url
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/ok", timeout=1).status_code == 200
+    except httpx.HTTPError:
+        return False

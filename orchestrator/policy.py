@@ -1,0 +1,122 @@
+"""What the operator rules about runs that wait: how many may run at once, on which queue they go, what a tenant may.
+
+It is a YAML file, named by `FANFOLD_POLICY`:
+
+    caps:
+      provider: {docker: 10}          # runs with sandboxes of that provider, at the same time
+      label: {"team=ml": 5}           # runs with that label
+    routes:                           # the first that fits; without one, the queue `fanfold`
+      - {provider: docker, queue: gpu}
+      - {label: "team=ml", queue: ml}
+    tenants: {max_running: 20}        # of each tenant that has no limit of its own
+
+Every process that submits runs or serves them is to have the same file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from orchestrator.complaints import complaints
+from orchestrator.errors import BadInput
+from orchestrator.queue import QUEUE, check_queue
+from orchestrator.yamlfile import read_yaml
+
+Cap = Annotated[int, Field(ge=0)]
+"""Runs at the same time."""
+
+
+def _check_label(value: str) -> str:
+    key, separator, _ = value.partition("=")
+    if not key or not separator:
+        raise ValueError(f"write a label as KEY=VALUE, not {value!r}")
+    return value
+
+
+Label = Annotated[str, AfterValidator(_check_label)]
+QueueName = Annotated[str, AfterValidator(check_queue)]
+
+
+@dataclass(frozen=True)
+class Placed:
+    """What the policy looks at in a run."""
+
+    provider: str
+    labels: Mapping[str, str]
+
+    def has(self, label: str) -> bool:
+        """Whether the run has this label, `KEY=VALUE`."""
+        key, _, value = label.partition("=")
+        return self.labels.get(key) == value
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Caps(_Strict):
+    """How many runs may be at work, or on their way to a worker, at the same time. A cap of 0 holds them all."""
+
+    provider: dict[str, Cap] = Field(default_factory=dict)
+    label: dict[Label, Cap] = Field(default_factory=dict)
+
+
+class Route(_Strict):
+    """Runs of this provider, with this label, or both, go on this queue."""
+
+    provider: str | None = None
+    label: Label | None = None
+    queue: QueueName
+
+    @model_validator(mode="after")
+    def _some_condition(self) -> Route:
+        if self.provider is None and self.label is None:
+            raise ValueError("a route says which runs it is for: give 'provider', 'label' or both")
+        return self
+
+    def fits(self, run: Placed) -> bool:
+        """Whether it is for this run."""
+        return self.provider in (None, run.provider) and (self.label is None or run.has(self.label))
+
+
+class TenantDefaults(_Strict):
+    """The limits of tenants that have none of their own; the names are those of a tenant's limits."""
+
+    max_running: Cap | None = None
+    max_queued: Cap | None = None
+    max_tokens: Cap | None = None
+    max_cost_micros: Cap | None = None
+    max_sandbox_seconds: float | None = Field(None, ge=0, allow_inf_nan=False)
+
+
+class Policy(_Strict):
+    """The file."""
+
+    caps: Caps = Caps()
+    routes: tuple[Route, ...] = ()
+    tenants: TenantDefaults = TenantDefaults()
+
+    def queue(self, run: Placed) -> str:
+        """The queue that a run goes on."""
+        return next((route.queue for route in self.routes if route.fits(run)), QUEUE)
+
+    @property
+    def queues(self) -> list[str]:
+        """Every queue that a run may go on, by name."""
+        return sorted({QUEUE, *(route.queue for route in self.routes)})
+
+
+def load_policy(path: Path | None) -> Policy:
+    """The policy in a file; one that rules nothing when there is no file. Raises `BadInput` with what is wrong in it."""
+    if path is None:
+        return Policy()
+    document = read_yaml(path)
+    try:
+        return Policy.model_validate({} if document.value is None else document.value)
+    except ValidationError as exc:
+        raise BadInput("\n".join(complaints(exc, Policy, document))) from exc

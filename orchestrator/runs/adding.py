@@ -1,0 +1,119 @@
+"""Recording new runs: they wait in the queue, as far as their tenant may have so many."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, insert, select
+
+from orchestrator.errors import QuotaExceeded
+from orchestrator.policy import TenantDefaults
+from orchestrator.runs import service_tables as s
+from orchestrator.runs import tables as t
+from orchestrator.runs.frozen import insert_frozen
+from orchestrator.runs.models import NewRun, RunStatus
+from orchestrator.runs.spending import MICROS, Spent, next_month, spent_by_tenant
+from orchestrator.runs.tenants import Limits, ensure_tenant, tenant_of
+from orchestrator.runs.waiting import count_waiting
+
+QUEUE_RETRY = 5.0
+"""Seconds after which a queue that was full may have room again."""
+RUNS_AT_ONCE = 500
+"""Rows of one statement."""
+_STEP = timedelta(microseconds=1)
+"""Between two runs that are recorded together: the first one of them is the oldest."""
+
+
+def add_runs(connection: Connection, new: Sequence[NewRun], moment: datetime, *, sent: bool = False) -> None:
+    """Record new runs, pending, in the order in which they are to begin; `sent` says that they were sent to workers.
+
+    Their tenants get rows, if they have none. No limit is looked at: see `admit`.
+    """
+    for tenant in {one.tenant for one in new}:
+        ensure_tenant(connection, tenant, moment)
+    for start in range(0, len(new), RUNS_AT_ONCE):
+        rows = [
+            _values_of(one, moment + number * _STEP, moment if sent else None)
+            for number, one in enumerate(new[start : start + RUNS_AT_ONCE], start)
+        ]
+        connection.execute(insert(t.runs), rows)
+    for one in new:
+        insert_frozen(connection, one)
+
+
+def admit(connection: Connection, new: Sequence[NewRun], moment: datetime, defaults: TenantDefaults) -> None:
+    """Make sure that their tenants may have these runs, before they are recorded in the same transaction.
+
+    Of two that come at once, the second one counts the first. Raises `QuotaExceeded`.
+    """
+    for tenant, count in sorted(Counter(one.tenant for one in new).items()):
+        ensure_tenant(connection, tenant, moment)
+        limits = limits_of(connection, tenant, defaults)
+        if limits.max_queued is not None:
+            connection.execute(select(s.tenants.c.id).where(s.tenants.c.id == tenant).with_for_update())
+            _check_queue(connection, tenant, count, limits.max_queued)
+        if has_budget(limits):
+            _check_budget(spent_by_tenant(connection, tenant, moment), limits, tenant, moment)
+
+
+def limits_of(connection: Connection, tenant: str, defaults: TenantDefaults) -> Limits:
+    """What a tenant may, by its own row, and by the policy where that says nothing."""
+    row = connection.execute(select(s.tenants).where(s.tenants.c.id == tenant)).one()
+    return with_defaults(tenant_of(row).limits, defaults)
+
+
+def with_defaults(own: Limits, defaults: TenantDefaults) -> Limits:
+    """A tenant's own limits, and the policy's where it has none."""
+    told = {name: value for name, value in defaults.model_dump().items() if getattr(own, name) is None}
+    return Limits(**{**vars(own), **told})
+
+
+def has_budget(limits: Limits) -> bool:
+    """Whether it matters what the tenant has used this month."""
+    return any(value is not None for value in (limits.max_tokens, limits.max_cost_micros, limits.max_sandbox_seconds))
+
+
+def used_up(spent: Spent, limits: Limits) -> str | None:
+    """Which budget of this month is used up, in words; None while there is some left of each."""
+    if limits.max_tokens is not None and spent.tokens >= limits.max_tokens:
+        return f"{limits.max_tokens} tokens"
+    if limits.max_cost_micros is not None and spent.cost_micros >= limits.max_cost_micros:
+        return f"{limits.max_cost_micros / MICROS:g} USD"
+    if limits.max_sandbox_seconds is not None and spent.sandbox_seconds >= limits.max_sandbox_seconds:
+        return f"{limits.max_sandbox_seconds:g} s of sandboxes"
+    return None
+
+
+def _check_queue(connection: Connection, tenant: str, count: int, most: int) -> None:
+    waiting = count_waiting(connection, tenant, most + 1)
+    if waiting + count > most:
+        message = f"{waiting} runs of '{tenant}' wait, and {most} may: submit {count} more when others have begun"
+        raise QuotaExceeded(message, retry_after=QUEUE_RETRY)
+
+
+def _check_budget(spent: Spent, limits: Limits, tenant: str, moment: datetime) -> None:
+    if (budget := used_up(spent, limits)) is not None:
+        ends = next_month(moment)
+        raise QuotaExceeded(
+            f"'{tenant}' has used up its budget of {budget} for this month; submit again from {ends:%Y-%m-%d} (UTC),"
+            " or have the operator raise it",
+            retry_after=(ends - moment).total_seconds(),
+        )
+
+
+def _values_of(new: NewRun, created: datetime, dispatched: datetime | None) -> dict[str, Any]:
+    return {
+        **{name: value for name, value in vars(new).items() if name != "frozen"},
+        "labels": dict(new.labels),
+        "provider": (new.spec.get("sandbox") or {}).get("provider", "local"),
+        "status": RunStatus.PENDING.value,
+        "created_at": created,
+        "dispatched_at": dispatched,
+        "attempt": 0,
+        "cancel_requested": False,
+        "lease_token": 0,
+        "last_seq": 0,
+    }

@@ -1,0 +1,77 @@
+"""How much may be sent to workers: what they can take, and what the caps leave of that."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import Connection, select
+
+from orchestrator.policy import Placed, Policy
+from orchestrator.runs import tables as t
+from orchestrator.runs.models import RunStatus
+from orchestrator.runs.reading import WORKER_TTL
+
+LOOK_AHEAD = 1
+"""Runs that are on their way to each worker beyond those that it can execute, so that it need not wait for the next one."""
+
+_AT_WORK = [status.value for status in (RunStatus.PENDING, RunStatus.RUNNING)]
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Room:
+    """Counts down as runs are taken. It is one decision's: read and used in one transaction, under the lock of decisions."""
+
+    def __init__(self, policy: Policy, workers: Iterable[tuple[Sequence[str], int]]) -> None:
+        """`workers` are the queues of each, and how many runs it executes at once."""
+        self._policy = policy
+        self._slots: Counter[str] = Counter()
+        """By queue."""
+        self._all = 0
+        for queues, concurrency in workers:
+            self._all += concurrency + LOOK_AHEAD
+            for queue in queues:
+                self._slots[queue] += concurrency + LOOK_AHEAD
+        self._queued: Counter[str] = Counter()
+        self._providers: Counter[str] = Counter()
+        self._labels: Counter[str] = Counter()
+        self.tenants: Counter[str] = Counter()
+        """Runs at work, by tenant."""
+
+    @classmethod
+    def read(cls, connection: Connection, policy: Policy, moment: datetime) -> Room:
+        """As it is now."""
+        w, r = t.workers.c, t.runs.c
+        alive = select(w.queues, w.concurrency).where(w.heartbeat_at > moment - timedelta(seconds=WORKER_TTL))
+        room = cls(policy, [(row.queues, row.concurrency) for row in connection.execute(alive)])
+        if room._all:
+            # A comparison rather than "is not null": SQLite walks an index of both columns with it.
+            sent = select(r.tenant, r.provider, r.labels).where(r.status.in_(_AT_WORK), r.dispatched_at > _LONG_AGO)
+            for row in connection.execute(sent):
+                room.take(row.tenant, Placed(row.provider, row.labels))
+        return room
+
+    @property
+    def left(self) -> int:
+        """How many more runs workers can take. Those of a queue whose workers are gone take nobody else's place."""
+        return self._all - sum(min(count, self._slots[queue]) for queue, count in self._queued.items())
+
+    def take(self, tenant: str, run: Placed) -> str:
+        """A run is at work, or is sent now; its queue."""
+        queue = self._policy.queue(run)
+        self._queued[queue] += 1
+        self._providers[run.provider] += 1
+        self._labels.update([label for label in self._policy.caps.label if run.has(label)])
+        self.tenants[tenant] += 1
+        return queue
+
+    def fits(self, run: Placed) -> bool:
+        """Whether one more of its kind may be sent."""
+        caps, queue = self._policy.caps, self._policy.queue(run)
+        if self._queued[queue] >= self._slots[queue]:
+            return False
+        most = caps.provider.get(run.provider)
+        if most is not None and self._providers[run.provider] >= most:
+            return False
+        return not any(self._labels[label] >= most for label, most in caps.label.items() if run.has(label))

@@ -1,0 +1,77 @@
+"""The policy is what its file says, and a slip in it is told with its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import BadInput
+from orchestrator.policy import Placed, Policy, load_policy
+
+WHOLE = """
+caps:
+  provider: {docker: 10}
+  label: {"team=ml": 5}
+routes:
+  - {provider: docker, label: "team=ml", queue: both}
+  - {provider: docker, queue: gpu}
+  - {label: "team=ml", queue: ml}
+tenants: {max_running: 20, max_queued: 1000}
+"""
+
+
+def read(tmp_path: Path, text: str) -> Policy:
+    path = tmp_path / "policy.yaml"
+    path.write_text(text)
+    return load_policy(path)
+
+
+def test_a_file_is_read_whole(tmp_path: Path) -> None:
+    policy = read(tmp_path, WHOLE)
+    assert policy.caps.provider == {"docker": 10}
+    assert policy.caps.label == {"team=ml": 5}
+    assert (policy.tenants.max_running, policy.tenants.max_queued, policy.tenants.max_tokens) == (20, 1000, None)
+    assert policy.queues == ["both", "fanfold", "gpu", "ml"]
+
+
+def test_without_a_file_or_with_an_empty_one_nothing_is_ruled(tmp_path: Path) -> None:
+    assert load_policy(None) == read(tmp_path, "") == Policy()
+
+
+@pytest.mark.parametrize(
+    ("provider", "labels", "queue"),
+    [
+        ("docker", {"team": "ml"}, "both"),
+        ("docker", {"team": "web"}, "gpu"),
+        ("docker", {}, "gpu"),
+        ("local", {"team": "ml", "x": "y"}, "ml"),
+        ("local", {"team": "mlx"}, "fanfold"),
+        ("local", {}, "fanfold"),
+    ],
+)
+def test_the_first_route_that_fits_holds(tmp_path: Path, provider: str, labels: dict[str, str], queue: str) -> None:
+    assert read(tmp_path, WHOLE).queue(Placed(provider, labels)) == queue
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("caps:\n  providers: {docker: 1}\n", "policy.yaml:2: caps.providers: unknown key; did you mean 'provider'?"),
+        ("tenants: {max_runing: 1}\n", "policy.yaml:1: tenants.max_runing: unknown key; did you mean 'max_running'?"),
+        ("caps: {provider: {docker: -1}}\n", "caps.provider.docker: must be greater than or equal to 0, not -1"),
+        ("caps: {label: {ml: 1}}\n", "write a label as KEY=VALUE, not 'ml'"),
+        ("routes:\n  - {queue: gpu}\n", "a route says which runs it is for"),
+        ("routes:\n  - {provider: docker, queue: 'G P U'}\n", "'G P U' cannot be the name of a queue"),
+        ("- 1\n", "policy.yaml: "),
+    ],
+)
+def test_a_slip_is_told(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        read(tmp_path, text)
+    assert told in str(refused.value)
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="there is no such file"):
+        load_policy(tmp_path / "nothing.yaml")

@@ -1,0 +1,116 @@
+"""What each event says to people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from orchestrator.runs.models import Event
+from orchestrator.story import Story
+
+
+def told(*events: Event) -> list[tuple[str, str]]:
+    story = Story()
+    return [(line.tone, line.text) for event in events for line in story.feed(event)]
+
+
+def test_a_command_is_told_with_its_output_its_exit_code_and_its_time(event: Callable[..., Event]) -> None:
+    lines = told(
+        event("run.started", attempt=1, worker="w"),
+        event("sandbox.created", id="sbx-1", provider="local"),
+        event("input.ready", bytes=2048),
+        event("command.started", command="make test"),
+        event("command.output", stream="stdout", text="one\ntw"),
+        event("command.output", stream="stdout", text="o\nend"),
+        event("command.finished", exit_code=2),
+        event("run.finished", status="error", error=None),
+    )
+
+    assert lines == [
+        ("good", "sandbox ready on local"),
+        ("good", "inputs in place, 2.0 KiB"),
+        ("step", "make test"),
+        ("output", "one"),
+        ("output", "two"),
+        ("output", "end"),
+        ("bad", "make test  exit code 2, 3.0 s"),
+    ]
+
+
+def test_an_agent_is_told_by_its_words_and_calls(event: Callable[..., Event]) -> None:
+    lines = told(
+        event("model.message", text="I look at it.\n", usage={}),
+        event("tool.call", id="1", name="grep", args={"pattern": "def f", "path": "/workspace"}),
+        event("tool.result", id="1", name="grep", text="a\nb\nc\nd\ne\nf\n", status="success"),
+        event("tool.call", id="2", name="execute", args={"command": "make\ntest"}),
+        event("tool.result", id="2", name="execute", text="1\n2\n3\n4\n5\n[Command failed]", status="success"),
+        event("tool.result", id="3", name="edit_file", text="Error: no such text", status="error"),
+        event("todos.updated", todos=[{"content": "a", "status": "completed"}, {"content": "b", "status": "in_progress"}]),
+        event("verify.started", command="make check"),
+        event("verify.finished", exit_code=0),
+        event("artifact.created", name="patch.diff", size=300),
+    )
+
+    assert lines == [
+        ("say", "I look at it."),
+        ("call", "grep  def f  /workspace"),
+        ("result", "a"), ("result", "b"), ("result", "c"), ("result", "d"), ("result", "(2 more lines)"),
+        ("call", "execute  make test"),
+        ("result", "(2 more lines)"), ("result", "3"), ("result", "4"), ("result", "5"), ("result", "[Command failed]"),
+        ("bad", "Error: no such text"),
+        ("note", "todo 1/2: b"),
+        ("step", "verify: make check"),
+        ("good", "verify: make check  exit code 0, 1.0 s"),
+        ("note", "artifact patch.diff, 300 B"),
+    ]  # fmt: skip
+
+
+def test_results_of_calls_made_together_say_whose_they_are(event: Callable[..., Event]) -> None:
+    lines = told(
+        event("tool.call", id="1", name="ls", args={"path": "."}),
+        event("tool.call", id="2", name="glob", args={"pattern": "*.py"}),
+        event("tool.result", id="2", name="glob", text="a.py", status="success"),
+        event("tool.result", id="1", name="ls", text="a.py b", status="success"),
+    )
+
+    assert [text for _, text in lines] == ["ls  .", "glob  *.py", "glob *.py:", "a.py", "ls .:", "a.py b"]
+
+
+def test_a_second_attempt_is_said(event: Callable[..., Event]) -> None:
+    assert told(event("run.started", attempt=2)) == [("note", "attempt 2")]
+
+
+@pytest.mark.parametrize(
+    ("type", "data"),
+    [
+        ("unheard.of", {"text": 1}),
+        ("command.output", {"text": ["not", "text"], "stream": {}}),
+        ("tool.call", {"name": None, "args": "no mapping"}),
+        ("todos.updated", {"todos": [1, None, {"status": 3}]}),
+        ("todos.updated", {"todos": "none"}),
+        ("artifact.created", {"size": "large"}),
+        ("command.finished", {}),
+    ],
+)
+def test_data_of_an_unexpected_shape_breaks_nothing(event: Callable[..., Event], type: str, data: dict[str, object]) -> None:
+    told(event(type, **data))
+
+
+def test_no_terminal_sequence_of_a_sandbox_or_a_model_gets_through(event: Callable[..., Event]) -> None:
+    evil = "\x1b]0;owned\x07\x1b[2Jx\x9b31m"
+
+    lines = told(
+        event("command.started", command=evil),
+        event("command.output", stream="stdout", text=evil + "\n"),
+        event("model.message", text=evil),
+        event("tool.call", name=evil, args={"path": evil}),
+        event("tool.result", name=evil, text=evil, status="error"),
+        event("tool.call", name="other", args={evil: evil}),
+        event("todos.updated", todos=[{"content": evil, "status": "in_progress"}]),
+        event("artifact.created", name=evil, size=1),
+        event("log", level="info", text=evil),
+    )
+
+    assert len(lines) == 9
+    assert not any(ord(character) < 32 or 0x7F <= ord(character) < 0xA0 for _, text in lines for character in text)

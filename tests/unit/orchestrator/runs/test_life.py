@@ -15,8 +15,22 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from orchestrator.errors import IllegalTransition, StaleLease
+from orchestrator.policy import Policy
+from orchestrator.runs.dispatching import Dispatching
 from orchestrator.runs.leases import LEASE_TTL, patience
-from orchestrator.runs.models import TRANSITIONS, Artifact, Attempt, Event, Lease, NewEvent, NewRun, Run, RunError, RunStatus
+from orchestrator.runs.models import (
+    TRANSITIONS,
+    Artifact,
+    Attempt,
+    Event,
+    Lease,
+    NewEvent,
+    NewRun,
+    Run,
+    RunError,
+    RunStatus,
+    WorkerInfo,
+)
 from orchestrator.runs.schema import open_database
 from orchestrator.runs.store import Store
 
@@ -46,6 +60,10 @@ class Expected:
     attempts: list[str] = field(default_factory=list)
     events: list[Any] = field(default_factory=list)
     cancel: bool = False
+    sent: bool = True
+    """Whether a worker may claim it."""
+    epoch: int = 0
+    sandbox: bool = False
     final: tuple[Run, list[Event], list[Attempt]] | None = None
 
 
@@ -58,6 +76,7 @@ class Life(RuleBasedStateMachine):
     def __init__(self, store: Store, clock: Stopwatch) -> None:
         super().__init__()
         self.store, self.clock = store, clock
+        self.dispatching = Dispatching(store.engine, Policy(), clock)
         self.expected: dict[str, Expected] = {}
 
     @rule(target=runs)
@@ -71,7 +90,8 @@ class Life(RuleBasedStateMachine):
     def claim(self, run: str, worker: str) -> Lease:
         expected, lease = self.expected[run], self.store.claim(run, worker)
         silent = expected.heard + timedelta(seconds=patience(expected.attempts.count("lost"))) < self.clock.moment
-        free = expected.status is RunStatus.PENDING or (expected.status is RunStatus.RUNNING and silent)
+        waits = expected.status is RunStatus.PENDING and expected.sent
+        free = waits or (expected.status is RunStatus.RUNNING and silent)
         assert (lease is not None) == free
         if lease is None:
             return Lease(run, 0, worker)  # nobody ever gives this one: it must be good for nothing
@@ -80,6 +100,8 @@ class Life(RuleBasedStateMachine):
         assert lease == Lease(run, expected.token + 1, worker)
         expected.status, expected.token, expected.heard = RunStatus.RUNNING, lease.token, self.clock.moment
         expected.attempts.append("running")
+        if not expected.sandbox:
+            expected.epoch = len(expected.attempts)
         return lease
 
     @rule(seconds=st.sampled_from([0.5, LEASE_TTL, LEASE_TTL + 0.5, 60.0]))
@@ -106,12 +128,63 @@ class Life(RuleBasedStateMachine):
     @rule(lease=leases)
     def note_sandbox(self, lease: Lease) -> None:
         handle = {"id": "sbx-1", "provider": "local"}
-        self.write(lease, lambda: self.store.set_sandbox(lease, handle), lambda expected: None)
+        self.write(lease, lambda: self.store.set_sandbox(lease, handle), self.has_sandbox)
+
+    def has_sandbox(self, expected: Expected) -> None:
+        expected.sandbox = True
+
+    @rule(lease=leases)
+    def begin_again(self, lease: Lease) -> None:
+        def change(expected: Expected) -> None:
+            expected.sandbox, expected.epoch = False, len(expected.attempts)
+
+        self.write(lease, lambda: self.store.start_over(lease), change)
+
+    @rule(lease=leases)
+    def settle(self, lease: Lease) -> None:
+        self.write(lease, lambda: self.store.settle(lease, RunStatus.SUCCESS, None), lambda expected: None)
+
+    @rule(lease=leases)
+    def hand_over(self, lease: Lease) -> None:
+        def change(expected: Expected) -> None:
+            expected.status, expected.attempts[-1] = RunStatus.PENDING, "released"
+
+        self.write(lease, lambda: self.store.release(lease), change)
+
+    @rule(lease=leases)
+    def ask(self, lease: Lease) -> None:
+        def change(expected: Expected) -> None:
+            expected.status, expected.attempts[-1] = RunStatus.INTERRUPTED, "interrupted"
+            expected.events.append("ask")
+
+        by = self.clock.moment + timedelta(days=1)
+        self.write(lease, lambda: self.store.interrupt(lease, {"actions": []}, by), change)
+
+    @rule(run=runs)
+    def decide(self, run: str) -> None:
+        expected = self.expected[run]
+        if expected.status is not RunStatus.INTERRUPTED:
+            with pytest.raises(IllegalTransition):
+                self.store.decide(run, {"decisions": []})
+            return
+        self.store.decide(run, {"decisions": []})
+        expected.status, expected.sent = RunStatus.PENDING, False
+        expected.events.append("decide")
+
+    @rule()
+    def send_what_waits(self) -> None:
+        moment = self.clock.moment
+        self.store.worker_alive(WorkerInfo("w", "host", 1, 1_000_000, moment, moment))
+        while sends := self.dispatching.dispatch():
+            for send in sends:
+                if send.run_id in self.expected:
+                    self.expected[send.run_id].sent = True
 
     @rule(lease=leases)
     def retry(self, lease: Lease) -> None:
         def change(expected: Expected) -> None:
             expected.attempts[-1:] = ["error", "running"]
+            expected.sandbox, expected.epoch = False, len(expected.attempts)
 
         self.write(lease, lambda: self.store.next_attempt(lease, FAILED), change)
 
@@ -132,7 +205,7 @@ class Life(RuleBasedStateMachine):
     def cancel(self, run: str) -> None:
         expected = self.expected[run]
         assert self.store.request_cancel(run).id == run
-        if expected.status is RunStatus.PENDING:
+        if expected.status in (RunStatus.PENDING, RunStatus.INTERRUPTED):
             self.end(expected, RunStatus.CANCELLED)
         expected.cancel = expected.cancel or expected.status is RunStatus.RUNNING
 
@@ -170,6 +243,8 @@ class Life(RuleBasedStateMachine):
                 assert (run, events, attempts) == expected.final
                 continue
             assert (run.status, run.attempt, run.cancel_requested) == (expected.status, len(attempts), expected.cancel)
+            if attempts and not run.status.terminal:
+                assert (run.epoch, run.sandbox is not None) == (expected.epoch, expected.sandbox)
             assert [event.seq for event in events] == list(range(1, len(events) + 1))
             assert [_told(event) for event in events] == expected.events
             assert [one.number for one in attempts] == list(range(1, len(attempts) + 1))
@@ -181,7 +256,8 @@ class Life(RuleBasedStateMachine):
 
 
 def _told(event: Event) -> Any:
-    return {"log": event.data.get("n"), "artifact.created": "a", "run.finished": "end"}[event.type]
+    told = {"artifact.created": "a", "run.finished": "end", "run.interrupted": "ask", "run.decided": "decide"}
+    return event.data.get("n") if event.type == "log" else told[event.type]
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])

@@ -11,9 +11,11 @@ give_up() {
 
 if sh ensure-docker.sh; then
     sh test-images.sh || give_up "the test images could not be built: the Docker tests will be skipped"
+    sh service-images.sh || give_up "without their images, the tests with servers in containers will be skipped"
 else
     give_up "without an engine the Docker tests will be skipped"
 fi
 sh ensure-redis.sh || give_up "without redis-server the tests that use one will be skipped"
 sh ensure-ripgrep.sh || give_up "without ripgrep the tests that compare with it will be skipped"
+sh ensure-curl.sh || give_up "without curl the tests of the docs will be skipped"
 sh ensure-postgres.sh || give_up "without PostgreSQL the tests that use one will be skipped"

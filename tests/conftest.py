@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
 
 import pytest
 
@@ -36,6 +37,16 @@ def engine_problem() -> str | None:
     except subprocess.CalledProcessError as exc:
         return f"The Docker engine or a test image is missing: {exc.stderr.strip()}."
     return None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def given_servers() -> Iterator[dict[str, str]]:
+    """The variables that name servers for tests. They leave the environment: the processes under test would refuse them."""
+    given = {name: value for name, value in os.environ.items() if name.startswith("FANFOLD_TEST_")}
+    for name in given:
+        del os.environ[name]
+    yield given
+    os.environ.update(given)
 
 
 @pytest.fixture(scope="session")

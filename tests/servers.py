@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,9 +85,9 @@ def await_redis(url: str) -> None:
 
 
 @contextmanager
-def servers_by_url(environ: dict[str, str]) -> Iterator[Servers]:
-    """Those that `environ` names; where it names none, one of this machine that is gone afterwards."""
-    with _postgres(environ.get(DATABASE_URL)) as (database_url, lose_postgres), _redis(environ.get(REDIS_URL)) as (url, lose):
+def servers_by_url(given: Mapping[str, str]) -> Iterator[Servers]:
+    """Those that these variables name; for one that is not named, a server of this machine that is gone afterwards."""
+    with _postgres(given.get(DATABASE_URL)) as (database_url, lose_postgres), _redis(given.get(REDIS_URL)) as (url, lose):
         yield Servers(database_url, url, lose_postgres, lose)
 
 
@@ -126,7 +125,7 @@ WHERE starts_with(datname, '{DATABASE_PREFIX}') AND usename = current_user
 @contextmanager
 def _redis(given: str | None) -> Iterator[tuple[str, Callable[[], None]]]:
     if given is None:
-        with _own_redis() as own:
+        with redis_server() as own:
             yield own
         return
     with redis.Redis.from_url(given) as client:
@@ -147,7 +146,8 @@ def _disturb(client: Any, database: str) -> None:
 
 
 @contextmanager
-def _own_redis() -> Iterator[tuple[str, Callable[[], None]]]:
+def redis_server() -> Iterator[tuple[str, Callable[[], None]]]:
+    """A Redis of this machine with a password: its address, and what has it lose everything."""
     if (program := shutil.which("redis-server")) is None:
         missing("There is no redis-server.")
     port = free_port()
@@ -175,13 +175,3 @@ def _own_redis() -> Iterator[tuple[str, Callable[[], None]]]:
 
 def _with_driver(url: URL) -> URL:
     return url.set(drivername="postgresql+psycopg")
-
-
-@contextmanager
-def without_variables() -> Iterator[dict[str, str]]:
-    """Take the variables that name servers out of the environment, which a process under test would refuse; what they were."""
-    with pytest.MonkeyPatch.context() as patch:
-        found = {name: os.environ[name] for name in (DATABASE_URL, REDIS_URL) if os.environ.get(name)}
-        for name in (DATABASE_URL, REDIS_URL):
-            patch.delenv(name, raising=False)
-        yield found

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from orchestrator.api.nesting import ToldObject
 from orchestrator.runs.models import Artifact, Attempt, Event, ModelUsage, Run
 
 
@@ -42,7 +43,7 @@ class RunModel(BaseModel):
     exit_code: int | None
     """What `fanfold run` would end with; null while the run goes on."""
     provider: str
-    interrupt: dict[str, Any] | None
+    interrupt: ToldObject | None
     """What a person is asked, while it is `interrupted`."""
     decide_by: datetime | None
     task: dict[str, Any]
@@ -83,7 +84,7 @@ class EventModel(BaseModel):
     seq: int
     type: str
     at: datetime
-    data: dict[str, Any]
+    data: ToldObject
 
     @classmethod
     def of(cls, event: Event) -> EventModel:

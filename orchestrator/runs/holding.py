@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, case, delete, func, insert, literal, select, update
+from sqlalchemy import ColumnElement, Connection, and_, case, delete, func, insert, literal, select, update
 
 from orchestrator.runs import tables as t
 from orchestrator.runs.changing import begin_attempt, change_held, end_attempt, end_run, insert_events
@@ -167,7 +167,7 @@ class Holding(Database):
             note(connection, [run_of(row)], "run.interrupted", moment, data)
 
 
-def _losses(connection: Connection, run_id: str, found: Row[Any]) -> int:
+def _losses(connection: Connection, run_id: str, found: Any) -> int:
     """How many workers the run has lost, each soon after it had begun, with the one that is lost now; see `STEADY`."""
     if found.status != RunStatus.RUNNING.value:
         return int(found.lost)

@@ -77,7 +77,7 @@ class Threads:
     def messages(self, thread_id: str) -> Sequence[Message]:
         """What has been said in a thread by the runs that have ended, in order. Raises `NotFound`."""
         self.get(thread_id)
-        latest = Conversations(self._of.engine).latest(thread_id)
+        latest = Conversations(self._of.engine).latest(thread_id, tenant=self._tenant)
         if latest is None:
             return []
         if latest.kind != "json":

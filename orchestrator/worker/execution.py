@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from orchestrator.errors import RecordUnavailable, RunTimedOut, StaleLease
-from orchestrator.runs.models import Artifact, AttemptStatus, RunStatus
+from orchestrator.runs.models import Artifact, AttemptStatus, RunError, RunStatus
 from orchestrator.runs.store import now
 from orchestrator.worker.assignment import Assignment
 from orchestrator.worker.attempt import Attempt
@@ -25,6 +25,8 @@ from orchestrator.worker.watch import Handover, Watch
 
 logger = logging.getLogger(__name__)
 
+SANDBOX_LOSSES = 2
+"""How often a run begins again because its sandbox has gone, beside its retries: what it does may be what ends them."""
 STOP_TIMEOUT = DESTROY_TIMEOUT + 15.0
 """Seconds that a stopped attempt has for killing its command."""
 
@@ -89,19 +91,30 @@ class Execution:
         """Try, and try again as often as the spec allows."""
         work = self._work
         left = work.spec.retries - (await asyncio.to_thread(self._failures) if work.run.attempt > 1 else 0)
+        losses = SANDBOX_LOSSES if work.spec.sandbox.on_loss == "restart" else 0
         while True:
             ending = await self._try()
-            if isinstance(ending, Question) or ending.error is None or not ending.worth_a_retry or left < 1:
+            if isinstance(ending, Question) or ending.error is None:
                 return ending
-            reason = ending.error.message
-            work.recorder.log("warning", f"attempt {self._number} failed: {reason}; trying again, {left} more at most")
-            left -= 1
-            await self._attempt.spending.close()
-            await work.recorder.flush()
-            self._number = await asyncio.to_thread(work.store.next_attempt, work.lease, ending.error)
-            await self._attempt.lodging.clear()
-            work.begin_again(self._number)
-            self._attempt = Attempt(work, self._number)
+            if ending.sandbox_lost and losses > 0:
+                losses -= 1
+                how = "it begins again from its inputs"
+            elif ending.worth_a_retry and left > 0:
+                how = f"trying again, {left} more at most"
+                left -= 1
+            else:
+                return ending
+            work.recorder.log("warning", f"attempt {self._number} failed: {ending.error.message}; {how}")
+            await self._begin_again(ending.error)
+
+    async def _begin_again(self, error: RunError) -> None:
+        work = self._work
+        await self._attempt.spending.close()
+        await work.recorder.flush()
+        self._number = await asyncio.to_thread(work.store.next_attempt, work.lease, error)
+        await self._attempt.lodging.clear()
+        work.begin_again(self._number)
+        self._attempt = Attempt(work, self._number)
 
     def _failures(self) -> int:
         """Attempts that failed before this claim: they count, the ones that were lost or handed over do not."""

@@ -213,9 +213,9 @@ class Lodging:
         return await work.artifacts.keep(work.run.id, f"{RESERVED}snapshot.tar", content, limit=SNAPSHOT_CAP)
 
     async def pause(self) -> None:
-        """Let the sandbox stand still until it is adopted."""
-        assert self._handle is not None
-        await self._provider.pause(self._handle)
+        """Let the sandbox stand still until it is adopted; nothing when there is none yet."""
+        if self._handle is not None:
+            await self._provider.pause(self._handle)
 
     async def leave(self) -> None:
         """End the connection; the sandbox, and what runs in it, goes on."""

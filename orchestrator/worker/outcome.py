@@ -24,6 +24,8 @@ class Outcome:
     """Whether it is a fault of this program: its traceback is worth keeping."""
     final: bool = False
     """Whether another attempt has no chance, whatever failed."""
+    sandbox_lost: bool = False
+    """Whether the sandbox has gone: nothing is known of the task itself."""
 
     @property
     def worth_a_retry(self) -> bool:
@@ -70,6 +72,7 @@ def outcome_of(exc: BaseException) -> Outcome:
     if isinstance(exc, FanfoldError):
         return Outcome(RunStatus.ERROR, RunError(exc.kind, str(exc)), final=isinstance(exc, BudgetExceeded))
     if isinstance(exc, s.FanfoldSandboxError):
-        return Outcome(RunStatus.ERROR, RunError(_kind_of(exc), str(exc)))
+        lost = isinstance(exc, s.SandboxGone | s.SandboxNotFound)
+        return Outcome(RunStatus.ERROR, RunError(_kind_of(exc), str(exc)), sandbox_lost=lost)
     message = f"unexpected error in the worker, please report it: {type(exc).__name__}: {exc}"
     return Outcome(RunStatus.ERROR, RunError("infrastructure", message), unexpected=True)

@@ -23,7 +23,7 @@ def disturbed(plan: Plan, logs: Path) -> Report:
 @pytest.mark.parametrize(("seed", "persistent"), [(3, False)])
 def test_nothing_is_lost_and_nothing_happens_twice(tmp_path: Path, seed: int, persistent: bool) -> None:
     size = Size(workers=2, controllers=2, apis=1, persistent=persistent)
-    report = disturbed(Plan(seed=seed, runs=40, seconds=25, every=1.5, size=size), tmp_path)
+    report = disturbed(Plan(seed=seed, runs=40, seconds=20, every=1.5, size=size), tmp_path)
     assert sum(report.disturbances.values()) >= 8, "too little happened"
     assert report.findings.ledger_lines > 60
 

@@ -94,7 +94,7 @@ def _carried_out(plan: Plan, world: World, load: Load, began: float) -> Report:
     monkey.run()
     healed = time.monotonic()
     load.finish()
-    wait_until(lambda: _ended(world, load), "every run has ended", SETTLE) if plan.runs else None
+    wait_until(lambda: _ended(world, load), "every run has ended", SETTLE)
     settled = time.monotonic() - healed
     gone = time.monotonic() + REAPED
     while time.monotonic() < gone and (world.sandboxes(plan.provider) or any(node.stuck() for node in world.nodes)):
@@ -106,8 +106,7 @@ def _carried_out(plan: Plan, world: World, load: Load, began: float) -> Report:
 
 
 def _ended(world: World, load: Load) -> bool:
-    runs: Sequence = world.service.list(limit=10 * len(load.works))
-    return all(run.status.terminal for run in runs)
+    return all(run.status.terminal for run in world.service.list(limit=10 * len(load.works)))
 
 
 def _counted(counts: Counter[str]) -> str:

@@ -30,6 +30,7 @@ from sandboxes.providers.base import SandboxHandle
 from sandboxes.providers.registry import get_provider
 from tests.chaos.proxy import Link, Network
 from tests.chaos.servers import Postgres, Redis
+from tests.conftest import IMAGES
 
 DEADLINE = 60.0
 """Seconds for a process to come up, and to end."""
@@ -261,6 +262,7 @@ class World:
             "FANFOLD_DATABASE_URL": self._address(record.port),
             "FANFOLD_REDIS_URL": f"redis://127.0.0.1:{broker.port}/0",
             "FANFOLD_LOG_FORMAT": "console",
+            "FANFOLD_DOCKER_IMAGE": IMAGES[0],
         }
         command = [str(Path(sys.executable).with_name("fanfold")), *arguments]
         return Node(name, command, environ, self.folder / f"{name}.log", (record, broker))

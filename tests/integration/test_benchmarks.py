@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from benchmarks import filesystem, harness, local, measure, swerex, toolbox
+from benchmarks import filesystem, harness, local, measure, runs, runs_langgraph, runs_load, swerex, toolbox
 from benchmarks.measure import Config, Row, table
 
 QUICK = Config(quick=True)
@@ -32,6 +32,19 @@ def assert_whole(rows, least):
 def test_the_local_benchmark_gives_whole_rows():
     [bench] = local.BENCH.values()
     assert_whole(measure.measured(bench, QUICK), 4)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("bench", "least"), [(runs.beside_celery, 4), (runs_load.bench, 4)], ids=["celery", "load"])
+def test_a_benchmark_of_the_orchestration_gives_whole_rows(bench, least):
+    assert_whole(measure.measured(bench, QUICK), least)
+
+
+@pytest.mark.timeout(300)
+def test_the_benchmark_beside_langgraph_gives_whole_rows():
+    if not runs_langgraph.installed():
+        pytest.skip("langgraph dev is not installed: make bench")
+    assert_whole(measure.measured(runs.beside_langgraph, QUICK), 6)
 
 
 AGAINST_PEERS = [

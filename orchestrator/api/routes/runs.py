@@ -11,6 +11,7 @@ from pydantic import AwareDatetime, ConfigDict, Field, StrictBool, StringConstra
 
 from orchestrator.api.auth import Administers, Reads, Writes
 from orchestrator.api.following import wait_for_end
+from orchestrator.api.nesting import TakenObject
 from orchestrator.api.shapes import AttemptModel, Attempts, Ids, RunModel, RunPage, UsageModel, Usages
 from orchestrator.errors import BadInput
 from orchestrator.runs.listing import Filters
@@ -64,7 +65,7 @@ class RetryBody(Strict):
 class DecideBody(Strict):
     """A person's answer to a run that is `interrupted`: a decision for each of its questions, in their order."""
 
-    decisions: tuple[dict[str, Any], ...] = Field(min_length=1, max_length=MAX_DECISIONS)
+    decisions: tuple[TakenObject, ...] = Field(min_length=1, max_length=MAX_DECISIONS)
     """Each `{"type": "approve" | "edit" | "reject" | "respond", ...}`."""
 
 

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Path, Response
 from pydantic import BaseModel, Field
 
 from orchestrator.api.auth import Reads, Writes
+from orchestrator.api.nesting import TakenObject, ToldObject, ToldText
 from orchestrator.api.routes.runs import Cursor, Limit
 from orchestrator.runs.threads import Thread
 from orchestrator.service.orders import THREAD_ID
@@ -28,14 +29,14 @@ _GONE: dict[int | str, dict[str, Any]] = {204: {"description": "It is gone."}}
 class ThreadBody(Strict):
     """What is noted about a thread."""
 
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    metadata: TakenObject = Field(default_factory=dict)
     """Anything, up to 16 KiB as JSON."""
 
 
 class ThreadPatch(Strict):
     """What is noted about a thread from now on."""
 
-    metadata: dict[str, Any]
+    metadata: TakenObject
     """Instead of what was noted before; up to 16 KiB as JSON."""
 
 
@@ -45,7 +46,7 @@ class ThreadModel(BaseModel):
     id: str
     tenant: str
     created_at: datetime
-    metadata: dict[str, Any]
+    metadata: ToldObject
 
     @classmethod
     def of(cls, thread: Thread) -> ThreadModel:
@@ -64,9 +65,9 @@ class ThreadPage(BaseModel):
 class ToolCallModel(BaseModel):
     """What an agent asked of a tool."""
 
-    id: str
-    name: str
-    args: dict[str, Any]
+    id: ToldText
+    name: ToldText
+    args: ToldObject
 
 
 class MessageModel(BaseModel):
@@ -74,7 +75,7 @@ class MessageModel(BaseModel):
 
     role: str
     """`user`, `assistant`, `tool` or `system`."""
-    text: str
+    text: ToldText
     tool_calls: list[ToolCallModel]
     tool_call_id: str | None
     """Of a tool's answer: the call that it answers."""

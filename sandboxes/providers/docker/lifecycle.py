@@ -85,10 +85,11 @@ def _own_volumes(api: APIClient, plan: container.Plan) -> None:
         _remove_container(api, name, owner=None)
 
 
-def _make_porter(api: APIClient, name: str, image: str, mounts: list[EngineMount]) -> None:
-    """A container that is never started: its mounts can be written through the engine, and nothing runs."""
+def _make_porter(api: APIClient, name: str, image: str, mounts: list[EngineMount]) -> str:
+    """A container that is never started: its mounts can be written through the engine, and nothing runs. Its id."""
     host = api.create_host_config(mounts=mounts, network_mode="none")
-    api.create_container(image, command=["/"], name=name, host_config=host, labels={layout.PORTER_LABEL: name})
+    made = api.create_container(image, command=["/"], name=name, host_config=host, labels={layout.PORTER_LABEL: name})
+    return str(made["Id"])
 
 
 def has_toolbox(api: APIClient) -> bool:
@@ -104,23 +105,33 @@ def ensure_toolbox(api: APIClient, image: str) -> None:
     """Fill the engine's toolbox volume, unless that was done. The porter's name is the lock between processes."""
     volume = layout.toolbox_volume()
     api.create_volume(volume, labels={layout.TOOLBOX_LABEL: "true"})
-    name = f"{volume}-porter"
-    end = time.monotonic() + BUSY_SECONDS
+    porter = _porter_alone(api, f"{volume}-porter", image, [EngineMount("/toolbox", volume, type="volume")])
+    try:
+        if images.kind(api, porter, f"/toolbox/{layout.TOOLBOX_MARK}") == "missing":
+            api.put_archive(porter, "/toolbox", layout.toolbox_archive())
+    finally:
+        _remove_container(api, porter, owner=None)
+
+
+def _porter_alone(api: APIClient, name: str, image: str, mounts: list[EngineMount]) -> str:
+    """A porter, when nobody else has one of this name; its id. One that stays for too long was left by an owner who died.
+
+    Porters are told apart by their ids: of several that wait for the same one, none removes what another has made since.
+    """
+    seen, end = "", 0.0
     while True:
         try:
-            _make_porter(api, name, image, [EngineMount("/toolbox", volume, type="volume")])
-            break
+            return _make_porter(api, name, image, mounts)
         except APIError as exc:
             if exc.status_code != 409:
                 raise
-            if time.monotonic() > end:  # its owner died
-                _remove_container(api, name, owner=None)
-            time.sleep(_STEP)
-    try:
-        if images.kind(api, name, f"/toolbox/{layout.TOOLBOX_MARK}") == "missing":
-            api.put_archive(name, "/toolbox", layout.toolbox_archive())
-    finally:
-        _remove_container(api, name, owner=None)
+        with contextlib.suppress(NotFound):
+            holder = str(api.inspect_container(name)["Id"])
+            if holder != seen:
+                seen, end = holder, time.monotonic() + BUSY_SECONDS
+            elif time.monotonic() > end:
+                _remove_container(api, holder, owner=None)
+        time.sleep(_STEP)
 
 
 def _first_line(output: socket.socket) -> str | None:

@@ -5,6 +5,7 @@ import json
 import os
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import docker
 import pytest
@@ -19,7 +20,7 @@ from sandboxes.errors import (
     Unsupported,
 )
 from sandboxes.providers.base import SandboxHandle, SandboxSpec, new_sandbox_id
-from sandboxes.providers.docker import DockerProvider, layout
+from sandboxes.providers.docker import DockerProvider, layout, lifecycle
 from sandboxes.sandbox import CommandSpec
 
 pytestmark = pytest.mark.docker
@@ -324,3 +325,18 @@ async def test_a_command_over_plain_exec_that_ended_leaves_no_process(provider, 
         end = time.monotonic() + 20
         while await busy():
             assert time.monotonic() < end, "something still sleeps"
+
+
+def test_of_those_that_take_over_from_one_that_died_none_takes_it_from_another(api, monkeypatch):
+    monkeypatch.setattr(lifecycle, "BUSY_SECONDS", 2.0)
+    name = f"fanfold-test-{uuid.uuid4().hex}-porter"
+    lifecycle._make_porter(api, name, BASE, [])
+
+    def fill(number):
+        porter = lifecycle._porter_alone(api, name, BASE, [])
+        api.put_archive(porter, "/tmp", layout.folders_archive([layout.Owned(f"made-{number}", 0, 0, 0o755)]))
+        lifecycle._remove_container(api, porter, owner=None)
+        return porter
+
+    with ThreadPoolExecutor(4) as pool:
+        assert len(set(pool.map(fill, range(4)))) == 4

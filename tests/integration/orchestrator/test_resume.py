@@ -182,6 +182,23 @@ def test_without_its_sandbox_a_run_begins_again_or_fails_as_its_task_says(home, 
         assert sandbox.id in (run.error.message if run.error else "")
 
 
+@pytest.mark.parametrize("on_loss", ["restart", "fail"])
+def test_a_sandbox_that_goes_under_a_live_worker_is_no_failure_of_the_task(home, tmp_path: Path, on_loss: str) -> None:
+    settings, service = home
+    spec = {"command": "echo begun; sleep 3", "sandbox": {"on_loss": on_loss}}
+    with working(service):
+        run_id = service.submit(RunSpec.model_validate(spec), base_dir=tmp_path).id
+        first(service, run_id, lambda event: event.type == "command.output")
+        provider = get_provider("local", home=settings.home)
+        for handle in portal.run(provider.find({"fanfold.run": run_id})):
+            portal.run(provider.destroy(handle))
+        run, events = ended(service, run_id)
+    if on_loss == "restart":
+        assert (run.status, [event.type for event in events].count("sandbox.created")) == (RunStatus.SUCCESS, 2)
+    else:
+        assert (run.status, run.error.kind if run.error else None) == (RunStatus.ERROR, "infrastructure")
+
+
 def test_a_worker_that_was_stopped_for_long_writes_nothing_when_it_wakes(home, until, tmp_path: Path) -> None:
     _, service = home
     with working(service) as worker:

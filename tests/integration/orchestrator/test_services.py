@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from sandboxes.portal import portal
 from sandboxes.providers.registry import get_provider
 from tests.containers import servers_in_containers
 from tests.served import Api, serving
-from tests.servers import PASSWORD, Servers, servers_by_url, without_variables
+from tests.servers import PASSWORD, Servers, servers_by_url
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -56,7 +56,6 @@ class Place:
     client: Client
     log: Path
     """What its processes said."""
-    opened: ExitStack = field(repr=False)
 
     def surely(self, ask: Callable[[], Any]) -> Any:
         """What `ask` gives; it is asked again while a server is away."""
@@ -130,9 +129,9 @@ def wait_until(condition: Callable[[], object], what: str) -> None:
 
 
 @pytest.fixture(scope="module", params=[pytest.param("containers", marks=pytest.mark.docker), "addresses"])
-def servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
-    with without_variables() as given, ExitStack() as stack:
-        yield stack.enter_context(servers_in_containers() if request.param == "containers" else servers_by_url(given))
+def servers(request: pytest.FixtureRequest, given_servers: dict[str, str]) -> Iterator[Servers]:
+    with servers_in_containers() if request.param == "containers" else servers_by_url(given_servers) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +143,7 @@ def place(servers: Servers, new_home, tmp_path_factory: pytest.TempPathFactory) 
         service = stack.enter_context(Service(settings))
         api = stack.enter_context(serving(service))
         client = stack.enter_context(Client(api.url, api.key))
-        made = Place(servers, settings, service, api, client, log, stack)
+        made = Place(servers, settings, service, api, client, log)
         stack.enter_context(made.process("controller"))
         yield made
 

@@ -8,6 +8,8 @@ import httpx
 import pytest
 
 from orchestrator.broker import Broker
+from orchestrator.runs.models import NewEvent, NewRun, RunStatus
+from orchestrator.runs.store import Store, new_run_id, now
 from orchestrator.service import Service
 from orchestrator.settings import Settings
 from tests.served import Api, serving
@@ -51,6 +53,41 @@ def test_a_body_that_is_too_large_is_refused(client: httpx.Client) -> None:
     assert (told.status_code, told.headers["content-type"]) == (413, PROBLEM)
     untold = client.post("/v1/runs", content=iter([body[:1024], body[1024:]]), headers=headers)
     assert (untold.status_code, untold.headers["content-type"]) == (413, PROBLEM)
+
+
+@pytest.mark.parametrize("depth", [101, 900, 50_000])
+def test_a_body_that_is_nested_too_deep_is_refused_and_spoils_nothing(client: httpx.Client, depth: int) -> None:
+    metadata = '{"a":' * depth + "1" + "}" * depth
+    answer = client.post("/v1/threads", content=f'{{"metadata": {metadata}}}', headers={"Content-Type": "application/json"})
+    assert (answer.status_code in (400, 422), answer.headers["content-type"]) == (True, PROBLEM)
+    assert client.post("/v1/batches", content=metadata).status_code == 422
+    assert client.get("/v1/threads").status_code == 200
+
+
+def test_what_an_agent_nested_too_deep_is_told_all_the_same(api: Api, client: httpx.Client) -> None:
+    store, run_id = Store(api.service._of.engine), new_run_id()
+    store.add(NewRun(run_id, "name", {"command": "true"}))
+    lease = store.claim(run_id, "w")
+    assert lease
+    args: dict[str, object] = {"half": "\ud800"}
+    for _ in range(400):
+        args = {"a": args}
+    store.append(lease, [NewEvent("tool.call", {"id": "1", "name": "ls", "args": args}, now())])
+    store.finish(lease, RunStatus.SUCCESS)
+    assert "..." in client.get(f"/v1/runs/{run_id}/events").text
+    stream = client.get(f"/v1/runs/{run_id}/events", headers={"Accept": "text/event-stream"})
+    assert "event: run.finished" in stream.text
+    assert client.get(f"/v1/runs/{run_id}/log").status_code == 200
+
+
+def test_only_the_operator_reads_the_metrics_unless_they_are_public(
+    api: Api, client: httpx.Client, other_settings: Callable[..., Settings]
+) -> None:
+    others = [None, api.new_key(tenant="acme"), api.new_key("runs:read", "runs:write", "sandboxes:exec")]
+    assert [api.client(key).get("/metrics").status_code for key in others] == [401, 403, 403]
+    assert "fanfold_record_up" in client.get("/metrics").text
+    with Service(other_settings(METRICS_PUBLIC="true")) as service, serving(service) as public:
+        assert "fanfold_record_up" in public.client(None).get("/metrics").text
 
 
 def test_health_needs_no_key(api: Api) -> None:

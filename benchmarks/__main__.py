@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks import dispatch, filesystem, harness, local, swerex, toolbox
+from benchmarks import dispatch, filesystem, harness, local, runs, runs_load, swerex, toolbox
 from benchmarks.measure import run
 
 if __name__ == "__main__":
-    run({**dispatch.BENCH, **filesystem.BENCH, **harness.BENCH, **local.BENCH, **swerex.BENCH, **toolbox.BENCH})
+    scripts = (dispatch, filesystem, harness, local, runs, runs_load, swerex, toolbox)
+    run({title: bench for script in scripts for title, bench in script.BENCH.items()})

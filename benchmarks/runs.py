@@ -18,7 +18,7 @@ import httpx
 from benchmarks.measure import MILLISECONDS, Config, Row, run
 from benchmarks.runs_celery import Bare, bare
 from benchmarks.runs_langgraph import RUN, langgraph_dev
-from benchmarks.runs_world import ANSWER, World, agent_task, can_serve, command_task, world
+from benchmarks.runs_world import ANSWER, TIMEOUT, World, agent_task, can_serve, command_task, ok, world
 from orchestrator.service.orders import RunOrder
 
 WORKERS = 2
@@ -37,8 +37,6 @@ FEWER = 0.25
 """And there may be a quarter as many in a second."""
 WAIT_AIM = 20
 RATE_AIM = 2
-TIMEOUT = 300.0
-"""Seconds for any answer."""
 
 Bodies = dict[str, dict[str, Any]]
 
@@ -128,10 +126,10 @@ async def _beside_langgraph(one: World, ours: httpx.AsyncClient, peer: httpx.Asy
     samples, count = config.rounds(SAMPLES), QUICK_AT_ONCE if config.quick else AT_ONCE
 
     async def theirs() -> None:
-        _ok(await peer.post("/runs/wait", json=RUN))
+        ok(await peer.post("/runs/wait", json=RUN))
 
     async def submitted() -> None:
-        _ok(await peer.post("/runs", json=RUN))
+        ok(await peer.post("/runs", json=RUN))
 
     peer_wait = await _each_alone(theirs, max(1, samples // 6))
     peer_each = await _each_of(theirs, count, count)
@@ -152,7 +150,7 @@ async def _submits(one: World, ours: httpx.AsyncClient, submitted: Callable[[], 
     order = RunOrder.model_validate(body)
 
     async def post() -> None:
-        _ok(await ours.post("/v1/runs", json=body))
+        ok(await ours.post("/v1/runs", json=body))
 
     peer = await _each_of(submitted, count, CLIENTS)
     api = await _each_of(post, count, CLIENTS)
@@ -167,8 +165,8 @@ async def _submits(one: World, ours: httpx.AsyncClient, submitted: Callable[[], 
 
 
 async def _waited(client: httpx.AsyncClient, body: dict[str, Any]) -> None:
-    made = _ok(await client.post("/v1/runs", json=body))
-    ended = _ok(await client.get(f"/v1/runs/{made['id']}/join", params={"timeout": TIMEOUT}))
+    made = ok(await client.post("/v1/runs", json=body))
+    ended = ok(await client.get(f"/v1/runs/{made['id']}/join", params={"timeout": TIMEOUT}))
     if ended["status"] != "success":
         raise RuntimeError(f"a measured run failed: {ended['status']}: {ended.get('error')}")
 
@@ -199,19 +197,13 @@ async def _each_of(call: Callable[[], Awaitable[None]], count: int, clients: int
 
 async def _bodies(one: World) -> Bodies:
     async with _client(one.url, one.headers()) as client:
-        upload = _ok(await client.post("/v1/uploads", content=ANSWER.encode()))
+        upload = ok(await client.post("/v1/uploads", content=ANSWER.encode()))
     return {"agent": agent_task(upload["id"]), "command": command_task()}
 
 
 def _client(url: str, headers: dict[str, str]) -> httpx.AsyncClient:
     limits = httpx.Limits(max_connections=AT_ONCE, max_keepalive_connections=AT_ONCE)
     return httpx.AsyncClient(base_url=url, headers=headers, timeout=TIMEOUT, limits=limits, trust_env=False)
-
-
-def _ok(response: httpx.Response) -> Any:
-    if not response.is_success:
-        raise RuntimeError(f"a measured call failed: {response.status_code}: {response.text[:500]}")
-    return response.json()
 
 
 def _median(taken: list[float]) -> float:

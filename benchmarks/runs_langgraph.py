@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 
-from benchmarks.runs_world import free_port, started, wait_until
+from benchmarks.runs_world import LOG, free_port, started, wait_until
 
 PACKAGE = "langgraph-cli[inmem]"
 GRAPH = '''
@@ -43,18 +43,26 @@ INSTALL_TIMEOUT = 600.0
 """Seconds."""
 
 
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fanfold-bench" / "langgraph"
+
+
+def installed() -> bool:
+    """Whether it is there already."""
+    return (_cache() / "bin" / "langgraph").exists()
+
+
 def program() -> Path:
     """`langgraph`, installed when it is missing. Leaves with one clear message when it cannot be."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fanfold-bench" / "langgraph"
-    found = cache / "bin" / "langgraph"
-    if not found.exists():
+    cache = _cache()
+    if not installed():
         try:
             subprocess.run([sys.executable, "-m", "venv", str(cache)], check=True, timeout=INSTALL_TIMEOUT)
             install = [str(cache / "bin" / "pip"), "install", "--quiet", PACKAGE]
             subprocess.run(install, check=True, timeout=INSTALL_TIMEOUT)
         except (OSError, subprocess.SubprocessError) as exc:
             raise SystemExit(f"benchmarks: {PACKAGE} could not be installed into {cache}: {exc}") from exc
-    return found
+    return cache / "bin" / "langgraph"
 
 
 @contextmanager
@@ -66,11 +74,13 @@ def langgraph_dev(folder: Path, *, jobs: int) -> Iterator[str]:
     port = free_port()
     command = [
         str(program()), "dev", "--no-browser", "--no-reload", "--host", "127.0.0.1", "--port", str(port),
-        "--n-jobs-per-worker", str(jobs), "--server-log-level", "warning", "--config", str(folder / "langgraph.json"),
+        "--n-jobs-per-worker", str(jobs), "--server-log-level", "warning",
     ]  # fmt: skip
-    with started(command, folder, OFFLINE):
+    with started(command, folder, OFFLINE, inside=True) as process:
         url = f"http://127.0.0.1:{port}"
-        wait_until(lambda: _answers(url), "langgraph dev answers")
+        wait_until(lambda: process.poll() is not None or _answers(url), "langgraph dev answers")
+        if process.poll() is not None:
+            raise RuntimeError(f"langgraph dev ended: {(folder / LOG).read_text()[-2000:]}")
         yield url
 
 

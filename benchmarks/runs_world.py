@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from orchestrator.broker import Broker
 from orchestrator.service import Service
 from orchestrator.settings import Settings
@@ -22,8 +24,12 @@ from tests.services import PostgresServer, postgres_programs
 
 DEADLINE = 120.0
 """Seconds for anything here to come up, and to end."""
+TIMEOUT = 300.0
+"""Seconds for any answer."""
 POLL = 0.02
 """Seconds between two looks."""
+LOG = "benchmark.log"
+"""What the programs of a folder say."""
 ANSWER = "turns: [{text: done}]\n"
 """The script of a model that answers at once."""
 WAITING = "turns: [{tool_calls: [{name: execute, args: {command: sleep 600}}]}, {text: done}]\n"
@@ -58,6 +64,13 @@ def agent_task(upload: str) -> dict[str, Any]:
     """The body of a run of an agent with the script that was uploaded."""
     agent = {"prompt": "Say that you are done.", "model": "scripted:script.yaml"}
     return {"task": {"name": "noop", "agent": agent, "sandbox": {"provider": "local"}}, "uploads": {"model": upload}}
+
+
+def ok(response: httpx.Response) -> Any:
+    """What an answer says. Raises `RuntimeError` for one that is a failure."""
+    if not response.is_success:
+        raise RuntimeError(f"a measured call failed: {response.status_code}: {response.text[:500]}")
+    return response.json()
 
 
 def free_port() -> int:
@@ -107,13 +120,16 @@ def world(*, served: bool, workers: int, concurrency: int) -> Iterator[World]:
 
 
 @contextmanager
-def started(command: list[str], folder: Path, variables: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A program, ended in the end. What it says is in a file of the folder."""
+def started(
+    command: list[str], folder: Path, variables: Mapping[str, str], *, inside: bool = False
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A program, ended in the end; `inside` the folder or here. What it says is in a file of the folder."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FANFOLD_")}
-    with (folder / "benchmark.log").open("ab") as log:
+    with (folder / LOG).open("ab") as log:
         process = subprocess.Popen(
-            command, env={**environment, **variables}, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=Path.cwd()
-        )
+            command, env={**environment, **variables}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            cwd=folder if inside else None,
+        )  # fmt: skip
     try:
         yield process
     finally:

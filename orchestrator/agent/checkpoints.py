@@ -5,8 +5,8 @@
     await agent.ainvoke(state, config, durability="sync")   # the first time
     await agent.ainvoke(None, config, durability="sync")    # after that: goes on where it was
 
-With `durability="sync"` no step begins before the one before it is recorded. What a tool has returned is recorded soon after,
-so a step whose worker dies repeats only those of its tools that had not returned, or only just.
+With `durability="sync"` no step begins before the one before it is recorded. What a tool has returned is recorded when it
+returns, so a step whose worker dies repeats only those of its tools that had not returned.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from orchestrator.checkpoints import Blob, CheckpointRecord, FoundCheckpoint, PendingWrite, StoredCheckpoint
 from orchestrator.errors import BadInput
 
-WRITE_AFTER = 0.02
-"""Seconds that what a task has written may wait for the end of its step, whose checkpoint says all of it."""
 NONCE = 8
 """Bytes that tell apart two versions of a channel which have the same number."""
 
@@ -55,8 +53,6 @@ class RecordSaver(BaseCheckpointSaver[str]):
     def __init__(self, record: CheckpointRecord, *, serde: SerializerProtocol | None = None) -> None:
         super().__init__(serde=serde or serializer())
         self._record = record
-        self._steps: dict[tuple[str, str, str | None], asyncio.Event] = {}
-        """Steps some of whose tasks have written, and whether they have ended."""
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """The last checkpoint of the thread, or the one that `config` names if that is the last."""
@@ -138,24 +134,13 @@ class RecordSaver(BaseCheckpointSaver[str]):
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions
     ) -> RunnableConfig:
         """`put`, while others go on."""
-        put = await asyncio.to_thread(self.put, config, checkpoint, metadata, new_versions)
-        if ended := self._steps.get((*_place(config), get_checkpoint_id(config))):
-            ended.set()
-        return put
+        return await asyncio.to_thread(self.put, config, checkpoint, metadata, new_versions)
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """`put_writes`, while others go on; nothing is left to do when the step ends soon."""
-        step = (*_place(config), get_checkpoint_id(config))
-        ended = self._steps.setdefault(step, asyncio.Event())
-        try:
-            await asyncio.wait_for(ended.wait(), WRITE_AFTER)
-        except TimeoutError:
-            await asyncio.to_thread(self.put_writes, config, writes, task_id, task_path)
-        finally:
-            if ended.is_set():
-                self._steps.pop(step, None)
+        """`put_writes`, while others go on."""
+        await asyncio.to_thread(self.put_writes, config, writes, task_id, task_path)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """`delete_thread`, while others go on."""

@@ -25,6 +25,8 @@ ORDER: Mapping[str, Any] = {"task": {"command": "true"}}
 NDJSON = {"Content-Type": "application/x-ndjson"}
 SAID = {"messages": [{"type": "human", "data": {"content": "the secret of the thread"}}]}
 WORKER = "furnished"
+NO_PROCESS = 2**22 + 1
+"""The number of no process: numbers end before. Whoever stops workers must not find one."""
 
 
 @contextmanager
@@ -36,7 +38,7 @@ def furnished(api: Api, tenant: str, folder: Path) -> Iterator[dict[str, str]]:
     """
     service, client = api.service.of(tenant), api.of(tenant)
     store = Store(service._of.engine)
-    store.worker_alive(WorkerInfo(WORKER, "nowhere", 1, 100, now(), now()))  # only then is a run sent to anybody
+    store.worker_alive(WorkerInfo(WORKER, "nowhere", NO_PROCESS, 100, now(), now()))  # only then is a run sent to anybody
     ids = {"tenant_id": tenant, **_made(client, tenant)}
     lease = _claimed(store, ids["run_id"])
     ids["name"] = "left/behind.txt"

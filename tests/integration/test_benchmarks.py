@@ -40,9 +40,9 @@ def test_a_benchmark_of_the_orchestration_gives_whole_rows(bench, least):
     assert_whole(measure.measured(bench, QUICK), least)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)  # with its installation, in CI
 def test_the_benchmark_beside_langgraph_gives_whole_rows():
-    if not runs_langgraph.installed():
+    if not os.environ.get("CI") and not runs_langgraph.installed():
         pytest.skip("langgraph dev is not installed: make bench")
     assert_whole(measure.measured(runs.beside_langgraph, QUICK), 6)
 

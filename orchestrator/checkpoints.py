@@ -48,6 +48,26 @@ class StoredCheckpoint:
 
 
 @dataclass(frozen=True)
+class Step:
+    """A step that is done: it takes the place of the one before, whose tasks' writes are in it."""
+
+    checkpoint: StoredCheckpoint
+    blobs: Sequence[Blob]
+    changed: Collection[str]
+    """All channels with a new version; one without a blob is empty."""
+
+
+@dataclass(frozen=True)
+class TaskWrites:
+    """What a task of the step after a checkpoint has written. What is there already stays as it is."""
+
+    thread: str
+    ns: str
+    checkpoint_id: str
+    writes: Sequence[PendingWrite]
+
+
+@dataclass(frozen=True)
 class FoundCheckpoint:
     """A checkpoint with everything that belongs to it."""
 
@@ -63,11 +83,8 @@ class CheckpointRecord(Protocol):
     Every change is made under the lease of the run's worker. Raises `StaleLease` when that is over: nothing was written then.
     """
 
-    def put(self, checkpoint: StoredCheckpoint, blobs: Sequence[Blob], changed: Collection[str]) -> None:
-        """Keep a step in place of the one before. `changed`: all channels with a new version; one without a blob is empty."""
-
-    def put_writes(self, thread: str, ns: str, checkpoint_id: str, writes: Sequence[PendingWrite]) -> None:
-        """Keep what a task of the step after this checkpoint has written. What is there already stays as it is."""
+    def note(self, changes: Sequence[Step | TaskWrites]) -> None:
+        """Keep these, in this order, all or none of them."""
 
     def get(self, thread: str, ns: str, checkpoint_id: str | None = None) -> FoundCheckpoint | None:
         """The checkpoint of a graph; None when there is none, or when it has another id than the one asked for."""

@@ -30,7 +30,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from orchestrator.checkpoints import Blob, CheckpointRecord, FoundCheckpoint, PendingWrite, StoredCheckpoint
+from orchestrator.checkpoints import Blob, CheckpointRecord, FoundCheckpoint, PendingWrite, Step, StoredCheckpoint, TaskWrites
 from orchestrator.errors import BadInput
 
 NONCE = 8
@@ -85,29 +85,12 @@ class RecordSaver(BaseCheckpointSaver[str]):
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions
     ) -> RunnableConfig:
         """Keep a step in place of the one before."""
-        if metadata.get("counters_since_delta_snapshot"):
-            raise BadInput("the graph has a DeltaChannel, whose value is made from every step: only the last one is kept here")
-        thread, ns = _place(config)
-        values = checkpoint["channel_values"]
-        blobs = [
-            Blob(channel, str(version), *self.serde.dumps_typed(values[channel]))
-            for channel, version in new_versions.items()
-            if channel in values
-        ]
-        kind, data = self.serde.dumps_typed({key: value for key, value in checkpoint.items() if key != "channel_values"})
-        parent = get_checkpoint_id(config)
-        told = dict(get_checkpoint_metadata(config, metadata))
-        self._record.put(StoredCheckpoint(thread, ns, checkpoint["id"], parent, kind, data, told), blobs, new_versions.keys())
-        return _config(thread, ns, checkpoint["id"])
+        self._record.note([self._step(config, checkpoint, metadata, new_versions)])
+        return after(config, checkpoint)
 
     def put_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
         """Keep what a task of the step after this checkpoint has written."""
-        thread, ns = _place(config)
-        rows = [
-            PendingWrite(task_id, WRITES_IDX_MAP.get(channel, number), channel, task_path, *self.serde.dumps_typed(value))
-            for number, (channel, value) in enumerate(writes)
-        ]
-        self._record.put_writes(thread, ns, config["configurable"]["checkpoint_id"], rows)
+        self._record.note([self._writes(config, writes, task_id, task_path)])
 
     def delete_thread(self, thread_id: str) -> None:
         """Forget everything of a thread."""
@@ -151,6 +134,33 @@ class RecordSaver(BaseCheckpointSaver[str]):
         number = int(current.split(".")[0]) if current else 0
         return f"{number + 1:032}.{secrets.token_hex(NONCE)}"
 
+    def _step(
+        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions
+    ) -> Step:
+        if metadata.get("counters_since_delta_snapshot"):
+            raise BadInput("the graph has a DeltaChannel, whose value is made from every step: only the last one is kept here")
+        thread, ns = _place(config)
+        values = checkpoint["channel_values"]
+        blobs = [
+            Blob(channel, str(version), *self.serde.dumps_typed(values[channel]))
+            for channel, version in new_versions.items()
+            if channel in values
+        ]
+        kind, data = self.serde.dumps_typed({key: value for key, value in checkpoint.items() if key != "channel_values"})
+        told = dict(get_checkpoint_metadata(config, metadata))
+        stored = StoredCheckpoint(thread, ns, checkpoint["id"], get_checkpoint_id(config), kind, data, told)
+        return Step(stored, blobs, new_versions.keys())
+
+    def _writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    ) -> TaskWrites:
+        thread, ns = _place(config)
+        rows = [
+            PendingWrite(task_id, WRITES_IDX_MAP.get(channel, number), channel, task_path, *self.serde.dumps_typed(value))
+            for number, (channel, value) in enumerate(writes)
+        ]
+        return TaskWrites(thread, ns, config["configurable"]["checkpoint_id"], rows)
+
     def _tuple(self, found: FoundCheckpoint) -> CheckpointTuple:
         stored = found.checkpoint
         told: dict[str, Any] = self.serde.loads_typed((stored.kind, stored.data))
@@ -170,6 +180,11 @@ class RecordSaver(BaseCheckpointSaver[str]):
 def _place(config: RunnableConfig) -> tuple[str, str]:
     configurable = config["configurable"]
     return str(configurable["thread_id"]), configurable.get("checkpoint_ns", "")
+
+
+def after(config: RunnableConfig, checkpoint: Checkpoint) -> RunnableConfig:
+    """What names a checkpoint, as langgraph is told of it when it was put at `config`."""
+    return _config(*_place(config), checkpoint["id"])
 
 
 def _config(thread: str, ns: str, checkpoint_id: str) -> RunnableConfig:

@@ -13,12 +13,12 @@ from langchain.agents.middleware.model_call_limit import ModelCallLimitExceededE
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.state import CompiledStateGraph
 
 from orchestrator.agent.checkpoints import RecordSaver
 from orchestrator.agent.harness import SubAgent, create_deep_agent
 from orchestrator.agent.harness.backend import parts, working_directory
+from orchestrator.agent.heldback import HeldBackSaver, Noted
 from orchestrator.agent.middleware import ModelCalls
 from orchestrator.agent.models import provided, resolve
 from orchestrator.agent.questions import answer_to, question_of
@@ -40,6 +40,8 @@ from sandboxes.toolbox.calls import call_scope
 
 DeepAgent = CompiledStateGraph[Any, Any, Any, Any]
 
+INTERRUPT = "__interrupt__"
+"""Names the update that tells of a pause."""
 SUPERSTEPS_PER_CALL = 16
 """Bound of the graph's own step counter for each call of the model: nodes of the middleware, the model and the tools."""
 
@@ -77,7 +79,9 @@ class Course:
     """Where an agent begins: with a conversation of before, or at the step at which another process left it."""
 
     record: CheckpointRecord | None = None
-    """Where it notes each step, before the next one begins."""
+    """Where it notes each step, before anything is done that follows from it."""
+    begun: bool = False
+    """Whether there may be steps in the record, of another process."""
     earlier: bytes | None = None
     """What was said before this run, in its thread: see `thread.to_json`."""
     told: Iterable[tuple[str, Mapping[str, Any]]] = ()
@@ -115,17 +119,22 @@ async def run_agent(
     if not allow_host_shell:
         _check_isolated(backend)
     course = course or Course()
-    saver = RecordSaver(course.record) if course.record is not None else None
+    saver = HeldBackSaver(course.record) if course.record is not None else None
     model = resolve(spec.model, files, api_key)
     agent = _agent(spec, model, backend, api_key, saver, redact)
     config = _config(spec, thread_id, spent)
     transcript = Transcript(emit, course.told)
     with call_scope(thread_id), agent_span("main", spec.model):
         begin = await _beginning(agent, config, spec, course, transcript)
-        await _follow(agent, config, begin, spec, transcript)
+        try:
+            paused = await _follow(agent, config, begin, spec, transcript)
+        finally:  # also when it failed: what it has said is its thread's
+            if saver is not None:
+                await saver.aflush()
     outcome = AgentOutcome(transcript.text, transcript.usage, transcript.steps, _left(model))
-    pauses = (await agent.aget_state(config)).interrupts if saver is not None else ()
-    return replace(outcome, question=question_of(pauses)) if pauses else outcome
+    if saver is None or not paused:
+        return outcome
+    return replace(outcome, question=question_of((await agent.aget_state(config)).interrupts))
 
 
 def said(record: CheckpointRecord, thread_id: str) -> bytes | None:
@@ -139,7 +148,7 @@ async def _beginning(
 ) -> Any:
     """What the graph is given: the task, or, when it has begun already, at most the answer to its question."""
     earlier = of_other_scripts(from_json(course.earlier)) if course.earlier is not None else []
-    state = await agent.aget_state(config) if course.record is not None else None
+    state = await agent.aget_state(config) if course.begun else None
     if state is None or not state.values:
         return {"messages": [*earlier, HumanMessage(spec.prompt)]}
     before = {message.id for message in earlier}
@@ -149,15 +158,19 @@ async def _beginning(
     return None
 
 
-async def _follow(agent: DeepAgent, config: RunnableConfig, begin: Any, spec: AgentSpec, transcript: Transcript) -> None:
+async def _follow(agent: DeepAgent, config: RunnableConfig, begin: Any, spec: AgentSpec, transcript: Transcript) -> bool:
+    """Whether it has paused to ask a person."""
+    paused = False
     durability: Any = "sync" if agent.checkpointer else None
     try:
         async for update in agent.astream(begin, config, stream_mode="updates", durability=durability):
+            paused = paused or INTERRUPT in update
             transcript.take(update)
     except ModelCallLimitExceededError as exc:
         raise TaskFailed(
             f"the agent was not done after {spec.max_steps} calls of its model (agent.max_steps): allow more, or ask for less"
         ) from exc
+    return paused
 
 
 def _left(model: BaseChatModel) -> Mapping[str, bytes]:
@@ -177,7 +190,7 @@ def _agent(
     model: BaseChatModel,
     backend: SandboxBackendProtocol,
     api_key: str | None,
-    checkpointer: BaseCheckpointSaver[Any] | None,
+    saver: HeldBackSaver | None,
     redact: Redact | None,
 ) -> DeepAgent:
     workdir = working_directory(backend)
@@ -190,9 +203,10 @@ def _agent(
             permissions=[FilesystemPermission(**rule.model_dump()) for rule in spec.placed_permissions(workdir)],
             memory=[posixpath.join(workdir, path) for path in spec.memory],
             skills=[posixpath.join(workdir, path) for path in spec.skills],
-            checkpointer=checkpointer,
+            checkpointer=saver,
             interrupt_on=spec.asked_about(),
             around=[
+                *([] if saver is None else [Noted(saver)]),
                 *([] if redact is None else [RedactedResults(redact)]),
                 TracedTools(),
                 ModelCallLimitMiddleware(run_limit=spec.max_steps, exit_behavior="error"),

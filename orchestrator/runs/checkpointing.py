@@ -11,9 +11,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Engine, Row, Table, and_, delete, insert, select, tuple_
 
-from orchestrator.checkpoints import Blob, FoundCheckpoint, PendingWrite, StoredCheckpoint
+from orchestrator.checkpoints import Blob, FoundCheckpoint, PendingWrite, Step, StoredCheckpoint, TaskWrites
 from orchestrator.runs import checkpoint_tables as t
-from orchestrator.runs.database import Database
+from orchestrator.runs.database import Database, insert_unless_there
 from orchestrator.runs.held import hold
 from orchestrator.runs.models import Lease
 
@@ -33,29 +33,15 @@ class Checkpoints(Database):
         super().__init__(engine)
         self._lease = lease
 
-    def put(self, checkpoint: StoredCheckpoint, blobs: Sequence[Blob], changed: Collection[str]) -> None:
-        """Keep a step in place of the one before, and forget what ran inside that one. Raises `StaleLease`."""
-        thread, ns = checkpoint.thread, checkpoint.ns
+    def note(self, changes: Sequence[Step | TaskWrites]) -> None:
+        """Keep these, in this order, all or none of them. Raises `StaleLease`."""
         with self._writing() as connection:
             hold(connection, self._lease)
-            rows = connection.execute(self._around(thread, ns)).all()
-            replaced = {row.id for row in rows if row.ns == ns}
-            self._forget_inside(connection, thread, _ended(rows, ns, replaced - {checkpoint.id}))
-            self._replace(connection, checkpoint, replaced)
-            self._replace_blobs(connection, thread, ns, blobs, changed)
-
-    def put_writes(self, thread: str, ns: str, checkpoint_id: str, writes: Sequence[PendingWrite]) -> None:
-        """Keep what a task has written. What is there already stays, but for langgraph's own channels. Raises `StaleLease`."""
-        c = t.writes.c
-        with self._writing() as connection:
-            hold(connection, self._lease)
-            ours = and_(self._in(t.writes, thread, ns), c.checkpoint_id == checkpoint_id)
-            keys = tuple_(c.task_id, c.number).in_([(one.task_id, one.number) for one in writes])
-            connection.execute(delete(t.writes).where(ours, keys, c.number < 0))
-            known = {tuple(row) for row in connection.execute(select(c.task_id, c.number).where(ours, keys))}
-            new = {(one.task_id, one.number): one for one in writes if (one.task_id, one.number) not in known}
-            place = {**self._place(thread, ns), "checkpoint_id": checkpoint_id}
-            _insert(connection, t.writes, [{**place, **vars(one)} for one in new.values()])
+            for change in changes:
+                if isinstance(change, Step):
+                    self._put(connection, change)
+                else:
+                    self._put_writes(connection, change)
 
     def get(self, thread: str, ns: str, checkpoint_id: str | None = None) -> FoundCheckpoint | None:
         """The checkpoint of a graph; None when there is none, or when it has another id than the one asked for."""
@@ -84,6 +70,27 @@ class Checkpoints(Database):
             for table in (t.checkpoints, t.blobs, t.writes):
                 connection.execute(delete(table).where(self._of(table, thread)))
 
+    def _put(self, connection: Connection, step: Step) -> None:
+        """Keep a step in place of the one before, and forget what ran inside that one."""
+        checkpoint = step.checkpoint
+        thread, ns = checkpoint.thread, checkpoint.ns
+        rows = connection.execute(self._around(thread, ns)).all()
+        replaced = {row.id for row in rows if row.ns == ns}
+        self._forget_inside(connection, thread, _ended(rows, ns, replaced - {checkpoint.id}))
+        self._replace(connection, checkpoint, replaced)
+        self._replace_blobs(connection, thread, ns, step)
+
+    def _put_writes(self, connection: Connection, new: TaskWrites) -> None:
+        """Keep what a task has written. What is there already stays, but for langgraph's own channels."""
+        c = t.writes.c
+        ours = and_(self._in(t.writes, new.thread, new.ns), c.checkpoint_id == new.checkpoint_id)
+        found = {(one.task_id, one.number): one for one in new.writes}
+        if own := [key for key in found if key[1] < 0]:
+            connection.execute(delete(t.writes).where(ours, tuple_(c.task_id, c.number).in_(own)))
+        place = {**self._place(new.thread, new.ns), "checkpoint_id": new.checkpoint_id}
+        if found:
+            connection.execute(insert_unless_there(connection, t.writes), [{**place, **vars(one)} for one in found.values()])
+
     def _of(self, table: Table, thread: str) -> ColumnElement[bool]:
         return and_(table.c.thread == thread, table.c.run_id == self._lease.run_id)
 
@@ -110,14 +117,13 @@ class Checkpoints(Database):
         values["meta"] = dict(values.pop("metadata"))
         connection.execute(insert(t.checkpoints).values(values))
 
-    def _replace_blobs(
-        self, connection: Connection, thread: str, ns: str, blobs: Sequence[Blob], changed: Collection[str]
-    ) -> None:
-        channels = {*changed, *(blob.channel for blob in blobs)}
+    def _replace_blobs(self, connection: Connection, thread: str, ns: str, step: Step) -> None:
+        channels = {*step.changed, *(blob.channel for blob in step.blobs)}
         if channels:
             here = self._in(t.blobs, thread, ns)
             connection.execute(delete(t.blobs).where(here, t.blobs.c.channel.in_(channels)))
-        _insert(connection, t.blobs, [{**self._place(thread, ns), **vars(blob)} for blob in blobs])
+        if step.blobs:
+            connection.execute(insert(t.blobs), [{**self._place(thread, ns), **vars(blob)} for blob in step.blobs])
 
     def _forget_inside(self, connection: Connection, thread: str, ended: Collection[str]) -> None:
         if ended:
@@ -140,7 +146,3 @@ def _ended(rows: Iterable[Row[Any]], ns: str, replaced: Collection[str]) -> set[
     inside = ((row.ns, (row.meta.get("parents") or {}).get(ns)) for row in rows if row.ns != ns)
     return {name for name, parent in inside if parent in replaced and TASK in name.removeprefix(ns)}
 
-
-def _insert(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> None:
-    if rows:
-        connection.execute(insert(table), rows)

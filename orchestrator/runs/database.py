@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, select
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
 from orchestrator.errors import RecordUnavailable, RunNotFound
@@ -63,6 +64,12 @@ def get_run(connection: Connection, run_id: str, *, lock: bool = False) -> Run:
     if row is None:
         raise RunNotFound(f"there is no run '{run_id}'; `fanfold runs ls` lists them")
     return run_of(row)
+
+
+def insert_unless_there(connection: Connection, table: Any) -> Any:
+    """An `INSERT` that does nothing when there is a row with this key: two that come at once make one."""
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    return dialect.insert(table).on_conflict_do_nothing()
 
 
 def run_of(row: Row[Any]) -> Run:

@@ -21,8 +21,7 @@ from sqlalchemy import Connection, Engine, delete, func, select, update
 from orchestrator.errors import Conflict, InfrastructureError
 from orchestrator.locks import file_lock
 from orchestrator.runs import service_tables as s
-from orchestrator.runs.database import Database, now
-from orchestrator.runs.tenants import insert_unless_there
+from orchestrator.runs.database import Database, insert_unless_there, now
 
 KEPT = 86400.0
 """Seconds for which a key is known."""

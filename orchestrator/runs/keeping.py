@@ -10,10 +10,9 @@ from sqlalchemy import ColumnElement, delete, select, update
 
 from orchestrator.runs import service_tables as s
 from orchestrator.runs import tables as t
-from orchestrator.runs.database import Database
+from orchestrator.runs.database import Database, insert_unless_there
 from orchestrator.runs.labels import ATTEMPT_LABEL, INSTALLATION_LABEL, RUN_LABEL
 from orchestrator.runs.models import RunStatus
-from orchestrator.runs.tenants import insert_unless_there
 from sandboxes.providers.base import SandboxHandle
 
 

@@ -7,12 +7,11 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, Row, func, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from orchestrator.errors import NotFound
 from orchestrator.runs import service_tables as s
 from orchestrator.runs import tables as t
-from orchestrator.runs.database import Database
+from orchestrator.runs.database import Database, insert_unless_there
 from orchestrator.runs.spending import Spent, spent_by_tenant
 
 
@@ -102,12 +101,6 @@ def ensure_tenant(connection: Connection, tenant: str, moment: datetime) -> None
     """Have a row for the tenant."""
     if connection.execute(select(s.tenants.c.id).where(s.tenants.c.id == tenant)).first() is None:
         connection.execute(insert_unless_there(connection, s.tenants).values(id=tenant, created_at=moment))
-
-
-def insert_unless_there(connection: Connection, table: Any) -> Any:
-    """An `INSERT` that does nothing when there is a row with this key: two that come at once make one."""
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    return dialect.insert(table).on_conflict_do_nothing()
 
 
 def tenant_of(row: Row[Any]) -> Tenant:

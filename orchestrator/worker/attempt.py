@@ -111,7 +111,8 @@ class Attempt:
             redact=work.recorder.redactor.text,
             course=module.Course(
                 record=Checkpoints(work.store.engine, work.lease),
-                earlier=await asyncio.to_thread(self._earlier, conversations),
+                begun=work.run.epoch != self._number,
+                earlier=await self._earlier(conversations),
                 told=work.past.agent,
                 decision=work.run.decision,
             ),
@@ -136,10 +137,11 @@ class Attempt:
         if (said := await asyncio.to_thread(module.said, record, work.task_id)) is not None:
             await asyncio.to_thread(Conversations(work.store.engine).save, work.lease, said)
 
-    def _earlier(self, conversations: Conversations) -> bytes | None:
+    async def _earlier(self, conversations: Conversations) -> bytes | None:
         """What was said in the run's thread before."""
-        thread = self._work.run.thread_id
-        found = conversations.latest(thread) if thread is not None else None
+        if (thread := self._work.run.thread_id) is None:
+            return None
+        found = await asyncio.to_thread(conversations.latest, thread)
         return found.data if found is not None else None
 
     def _decide_by(self, agent: AgentSpec) -> datetime:

@@ -21,8 +21,8 @@ from typing import Any
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
 
-from orchestrator.agent.checkpoints import RecordSaver
 from orchestrator.agent.harness import SubAgent, create_deep_agent
+from orchestrator.agent.heldback import HeldBackSaver, Noted
 from orchestrator.agent.middleware import ModelCalls
 from orchestrator.agent.script import load_script
 from orchestrator.agent.scripted import ScriptedChatModel
@@ -72,22 +72,15 @@ class Mortal:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._record, name)
 
-    def put(self, *args: Any) -> None:
-        """A step, and perhaps the end."""
-        self._write(self._record.put, args)
-
-    def put_writes(self, *args: Any) -> None:
-        """What a task wrote, and perhaps the end."""
-        self._write(self._record.put_writes, args)
-
-    def _write(self, write: Any, args: Any) -> None:
+    def note(self, changes: Any) -> None:
+        """What is noted at once, and perhaps the end."""
         with self._lock:
             self.writes += 1
             if self.writes != self._at:
-                write(*args)
+                self._record.note(changes)
                 return
             if self._after:
-                write(*args)
+                self._record.note(changes)
             os._exit(KILLED)
 
 
@@ -122,12 +115,13 @@ class Ledger:
 async def run(record: Any, run_id: str, ledger: Ledger) -> list[str]:
     """Begin or go on; what was said."""
     lead, helper = (ScriptedChatModel(script=load_script(text.encode(), "s")) for text in (LEAD, HELPER))
+    saver = HeldBackSaver(record)
     agent = create_deep_agent(
         lead,
         [ledger.tool()],
         subagents=[SubAgent(name="helper", description="Helps.", system_prompt="Help.", model=helper)],
-        checkpointer=RecordSaver(record),
-        around=[ModelCalls("scripted:s", None)],
+        checkpointer=saver,
+        around=[Noted(saver), ModelCalls("scripted:s", None)],
     )
     config: Any = {"configurable": {"thread_id": run_id}, "recursion_limit": 200}
     with call_scope(run_id):

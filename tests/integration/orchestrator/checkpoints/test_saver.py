@@ -21,6 +21,7 @@ from langgraph.types import Command, Interrupt, Send, interrupt
 from sqlalchemy import Engine, func, select
 
 from orchestrator.agent.checkpoints import RecordSaver, serializer
+from orchestrator.agent.heldback import HeldBackSaver
 from orchestrator.errors import BadInput, StaleLease
 from orchestrator.runs import checkpoint_tables as t
 from tests.integration.orchestrator.checkpoints.conftest import Workers
@@ -57,9 +58,10 @@ def loop(saver: Any, rounds: int = 6) -> Any:
     return graph.compile(checkpointer=saver)
 
 
-async def test_a_graph_has_the_same_states_as_in_memory(saver: NewSaver) -> None:
+@pytest.mark.parametrize("kind", [RecordSaver, HeldBackSaver])
+async def test_a_graph_has_the_same_states_as_in_memory(workers: Workers, kind: type[RecordSaver]) -> None:
     seen = {}
-    for name, graph in {"memory": loop(InMemorySaver()), "record": loop(saver())}.items():
+    for name, graph in {"memory": loop(InMemorySaver()), "record": loop(kind(workers.record()))}.items():
         states = [state async for state in graph.astream({"words": []}, CONFIG, stream_mode="values", durability="sync")]
         end = await graph.aget_state(CONFIG)
         seen[name] = (states, end.values, end.next, end.metadata)
@@ -67,8 +69,9 @@ async def test_a_graph_has_the_same_states_as_in_memory(saver: NewSaver) -> None
     assert seen["record"][1]["count"] == 6
 
 
-def test_so_has_one_that_is_not_awaited(saver: NewSaver) -> None:
-    memory, record = loop(InMemorySaver()), loop(saver())
+@pytest.mark.parametrize("kind", [RecordSaver, HeldBackSaver])
+def test_so_has_one_that_is_not_awaited(workers: Workers, kind: type[RecordSaver]) -> None:
+    memory, record = loop(InMemorySaver()), loop(kind(workers.record()))
     assert record.invoke({"words": []}, CONFIG) == memory.invoke({"words": []}, CONFIG)
     assert record.get_state(CONFIG).values == memory.get_state(CONFIG).values
     assert record.invoke({"words": ["more"]}, CONFIG) == memory.invoke({"words": ["more"]}, CONFIG)

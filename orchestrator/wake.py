@@ -1,4 +1,4 @@
-"""Word through the broker that there is something to dispatch, so that nobody has to wait for the next look.
+"""Word through the broker that something has happened, so that nobody has to wait for the next look.
 
 It is a message to whoever listens at the moment. One that nobody hears is lost, and costs the time until the next look.
 """
@@ -14,7 +14,10 @@ from urllib.parse import parse_qs, urlsplit
 
 from orchestrator.queue import translated
 
-CHANNEL = "fanfold.wake"
+WAITS = "fanfold.wake"
+"""The bell that rings when there is something to dispatch."""
+ENDED = "fanfold.ended"
+"""The bell that rings when a run has ended; the word is its id."""
 ANSWER_TIMEOUT = 5.0
 """Seconds for the broker to take a message."""
 LISTEN_FOR = 0.5
@@ -35,21 +38,26 @@ def client_url(broker_url: str) -> str | None:
 class Bell:
     """Rings, and hears others ring. Safe to use from many threads. Close it when done."""
 
-    def __init__(self, broker_url: str) -> None:
+    def __init__(self, broker_url: str, name: str) -> None:
+        """Those with the same name hear each other."""
         self._url = client_url(broker_url)
+        self._name = name
         self._lock = threading.Lock()
         self._client: Any = None
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def ring(self) -> None:
-        """Tell whoever listens that there is something to dispatch. Raises `InfrastructureError` when the broker is away."""
+    def ring(self, word: str = "") -> None:
+        """Tell whoever listens. Raises `InfrastructureError` when the broker is away."""
         if self._url is not None:
             with translated():
-                self._connected().publish(CHANNEL, b"")
+                self._connected().publish(self._name, word)
 
-    def listen(self, heard: Callable[[], None]) -> None:
-        """Call `heard` in a thread of its own each time that somebody rings, until this is closed."""
+    def listen(self, heard: Callable[[str], object]) -> None:
+        """Call `heard` with the word, in a thread of its own, each time that somebody rings, until this is closed.
+
+        Once it listens it is called without a word: what was told before that is not heard any more.
+        """
         if self._url is not None:
             self._thread = threading.Thread(target=self._listen_on, args=(heard,), name="bell", daemon=True)
             self._thread.start()
@@ -74,17 +82,17 @@ class Bell:
                 self._client = Redis.from_url(self._url, **timeouts)
             return self._client
 
-    def _listen_on(self, heard: Callable[[], None]) -> None:
+    def _listen_on(self, heard: Callable[[str], object]) -> None:
         while not self._stopping.is_set():
             began = time.monotonic()
             with suppress(Exception):  # the broker is away: whoever listens looks by itself now and then
                 self._listen_once(heard)
             self._stopping.wait(max(0.0, AGAIN_AFTER - (time.monotonic() - began)))
 
-    def _listen_once(self, heard: Callable[[], None]) -> None:
+    def _listen_once(self, heard: Callable[[str], object]) -> None:
         with self._connected().pubsub(ignore_subscribe_messages=True) as messages:
-            messages.subscribe(CHANNEL)
-            heard()  # what was told before that is not heard any more
+            messages.subscribe(self._name)
+            heard("")
             while not self._stopping.is_set():
-                if messages.get_message(timeout=LISTEN_FOR) is not None:
-                    heard()
+                if (message := messages.get_message(timeout=LISTEN_FOR)) is not None:
+                    heard(message["data"].decode(errors="replace"))

@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 
 from sse_starlette.event import ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 
+from orchestrator.api.ends import Ends
 from orchestrator.api.shapes import EventModel
 from orchestrator.runs.models import Event, Run
 from orchestrator.service import Service
@@ -76,12 +78,14 @@ async def next_events(
         await pace.wait(left)
 
 
-async def wait_for_end(service: Service, run_id: str, *, timeout: float, stopping: Callable[[], bool]) -> Run:
-    """The run when it has ended, or as it is after `timeout` seconds."""
-    pace, deadline = Pace(), time.monotonic() + timeout
-    while True:
-        run = await run_in_threadpool(service.get, run_id)
-        left = deadline - time.monotonic()
-        if run.status.terminal or left <= 0 or stopping():
-            return run
-        await pace.wait(left)
+async def wait_for_end(service: Service, run_id: str, ends: Ends, *, timeout: float, stopping: Callable[[], bool]) -> Run:
+    """The run when it has ended, or as it is after `timeout` seconds. A look now and then is for word that was lost."""
+    deadline = time.monotonic() + timeout
+    run = await run_in_threadpool(service.get, run_id)
+    with ends.of(run.id) as ended:
+        while not run.status.terminal and not stopping() and (left := deadline - time.monotonic()) > 0:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), min(LAST_POLL, left))
+            ended.clear()
+            run = await run_in_threadpool(service.get, run.id)
+    return run

@@ -23,7 +23,7 @@ from orchestrator.queue import nothing_queued, send_execute_run
 from orchestrator.runs.controlling import ControlRecord
 from orchestrator.runs.dispatching import Dispatching, Send
 from orchestrator.telemetry.metrics import Metrics
-from orchestrator.wake import Bell
+from orchestrator.wake import WAITS, Bell
 from sandboxes.providers.registry import get_provider, provider_names
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Controller:
         leads = partial(getattr, self._leadership, "held")
         self._dispatcher = Dispatcher(queue.record, queue.send, leads=leads, ready=ensure_broker)
         self._dispatch = Loop("dispatch", self._dispatcher.look, seconds=DISPATCH_EVERY, slowest=DISPATCH_SLOWEST)
-        self._bell = Bell(str(app.conf.broker_url))
+        self._bell = Bell(str(app.conf.broker_url), WAITS)
         expiry = Expiry(record, queue.nudge)
         self._loops = [
             Loop("lead", self._leadership.renew, seconds=RENEW_EVERY, slowest=LEAD_TTL / 2),
@@ -77,7 +77,7 @@ class Controller:
         """Begin."""
         for loop in self._loops:
             loop.start()
-        self._bell.listen(self._dispatch.wake)
+        self._bell.listen(lambda _: self._dispatch.wake())
 
     def nudge(self, run_id: str) -> None:
         """Call a worker for a run that was sent already. Raises `InfrastructureError`."""

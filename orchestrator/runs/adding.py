@@ -16,7 +16,7 @@ from orchestrator.runs import tables as t
 from orchestrator.runs.frozen import insert_frozen
 from orchestrator.runs.models import NewRun, RunStatus
 from orchestrator.runs.spending import MICROS, Spent, next_month, spent_by_tenant
-from orchestrator.runs.tenants import Limits, ensure_tenant, tenant_of
+from orchestrator.runs.tenants import Limits, ensure_tenant
 from orchestrator.runs.waiting import count_waiting
 
 QUEUE_RETRY = 5.0
@@ -30,10 +30,8 @@ _STEP = timedelta(microseconds=1)
 def add_runs(connection: Connection, new: Sequence[NewRun], moment: datetime, *, sent: bool = False) -> None:
     """Record new runs, pending, in the order in which they are to begin; `sent` says that they were sent to workers.
 
-    Their tenants get rows, if they have none. No limit is looked at: see `admit`.
+    Their tenants have rows: see `admit`, which looks at their limits too, and `ensure_tenants`.
     """
-    for tenant in {one.tenant for one in new}:
-        ensure_tenant(connection, tenant, moment)
     for start in range(0, len(new), RUNS_AT_ONCE):
         rows = [
             _values_of(one, moment + number * _STEP, moment if sent else None)
@@ -44,25 +42,24 @@ def add_runs(connection: Connection, new: Sequence[NewRun], moment: datetime, *,
         insert_frozen(connection, one)
 
 
+def ensure_tenants(connection: Connection, new: Sequence[NewRun], moment: datetime) -> None:
+    """Have rows for the tenants of these runs, without a look at what they may."""
+    for tenant in {one.tenant for one in new}:
+        ensure_tenant(connection, tenant, moment)
+
+
 def admit(connection: Connection, new: Sequence[NewRun], moment: datetime, defaults: TenantDefaults) -> None:
     """Make sure that their tenants may have these runs, before they are recorded in the same transaction.
 
-    Of two that come at once, the second one counts the first. Raises `QuotaExceeded`.
+    A tenant without a row gets one. Of two that come at once, the second one counts the first. Raises `QuotaExceeded`.
     """
     for tenant, count in sorted(Counter(one.tenant for one in new).items()):
-        ensure_tenant(connection, tenant, moment)
-        limits = limits_of(connection, tenant, defaults)
+        limits = with_defaults(ensure_tenant(connection, tenant, moment).limits, defaults)
         if limits.max_queued is not None:
             connection.execute(select(s.tenants.c.id).where(s.tenants.c.id == tenant).with_for_update())
             _check_queue(connection, tenant, count, limits.max_queued)
         if has_budget(limits):
             _check_budget(spent_by_tenant(connection, tenant, moment), limits, tenant, moment)
-
-
-def limits_of(connection: Connection, tenant: str, defaults: TenantDefaults) -> Limits:
-    """What a tenant may, by its own row, and by the policy where that says nothing."""
-    row = connection.execute(select(s.tenants).where(s.tenants.c.id == tenant)).one()
-    return with_defaults(tenant_of(row).limits, defaults)
 
 
 def with_defaults(own: Limits, defaults: TenantDefaults) -> Limits:

@@ -15,7 +15,7 @@ from sqlalchemy import delete, insert, update
 
 from orchestrator.errors import IllegalTransition
 from orchestrator.runs import tables as t
-from orchestrator.runs.adding import add_runs
+from orchestrator.runs.adding import add_runs, ensure_tenants
 from orchestrator.runs.changing import end_run, insert_events
 from orchestrator.runs.database import get_run, now
 from orchestrator.runs.holding import Holding
@@ -47,6 +47,7 @@ class Store(Reader, Retention, Holding, Spending):
         moment = self._now()
         with self._writing() as connection:
             join_thread(connection, new, multitask, moment)
+            ensure_tenants(connection, [new], moment)
             add_runs(connection, [new], moment, sent=sent)
             return get_run(connection, new.id)
 
@@ -56,6 +57,7 @@ class Store(Reader, Retention, Holding, Spending):
         with self._writing() as connection:
             for one in new:
                 join_thread(connection, one, Multitask.ENQUEUE, moment)
+            ensure_tenants(connection, new, moment)
             add_runs(connection, new, moment, sent=sent)
 
     def request_cancel(self, run_id: str) -> Run:

@@ -97,10 +97,13 @@ class Tenants(Database):
         return TenantUsage(runs, given, made, cost, float(seconds or 0.0), month)
 
 
-def ensure_tenant(connection: Connection, tenant: str, moment: datetime) -> None:
-    """Have a row for the tenant."""
-    if connection.execute(select(s.tenants.c.id).where(s.tenants.c.id == tenant)).first() is None:
+def ensure_tenant(connection: Connection, tenant: str, moment: datetime) -> Tenant:
+    """The tenant, which has a row from now on."""
+    query = select(s.tenants).where(s.tenants.c.id == tenant)
+    if (row := connection.execute(query).one_or_none()) is None:
         connection.execute(insert_unless_there(connection, s.tenants).values(id=tenant, created_at=moment))
+        row = connection.execute(query).one()
+    return tenant_of(row)
 
 
 def tenant_of(row: Row[Any]) -> Tenant:

@@ -24,7 +24,7 @@ from orchestrator.settings import Settings
 from orchestrator.telemetry.collector import RecordCollector
 from orchestrator.telemetry.metrics import Metrics
 from orchestrator.vault import Vault
-from orchestrator.wake import Bell
+from orchestrator.wake import WAITS, Bell
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -37,6 +37,7 @@ class Installation:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.broker = Broker(settings)
+        self._has_sent = False
 
     def close(self) -> None:
         """Let go of the connections to the record and the queue."""
@@ -101,16 +102,18 @@ class Installation:
     @cached_property
     def bell(self) -> Bell:
         """What calls the controllers."""
-        return Bell(self.broker.url)
+        return Bell(self.broker.url, WAITS)
 
     def send(self, added: Added) -> None:
         """Send what is to be sent of new runs, and call a controller for those that wait.
 
         Raises `InfrastructureError` when the broker is not there.
         """
-        self.broker.ensure()
+        if not self._has_sent:
+            self.broker.ensure()
         try:
             self._send(added)
+            self._has_sent = True
         except InfrastructureError:
             if not self.broker.embedded:
                 raise

@@ -35,6 +35,7 @@ from orchestrator.service import Service
 from orchestrator.service.schedules import submitter
 from orchestrator.settings import Settings
 from orchestrator.telemetry.process import Telemetry
+from orchestrator.wake import ENDED, Bell
 from orchestrator.worker.execution import STOP_TIMEOUT
 from orchestrator.worker.runner import Runner
 from orchestrator.worker.tasks import Activity, register
@@ -98,7 +99,10 @@ class WorkerProcess:
             errands=Errands(settings, submitter(self._service)),
             metrics=telemetry.metrics,
         )
-        self._runner = Runner(settings, self._store, self._info.id, self._controller.nudge, telemetry)
+        self._ends = Bell(self._broker.url, ENDED)
+        self._runner = Runner(
+            settings, self._store, self._info.id, nudge=self._controller.nudge, tell=self._ends.ring, telemetry=telemetry
+        )
         register(self._app, self._runner, self._loop, self._activity, self._controller.wake)
 
     def run(self) -> None:
@@ -122,6 +126,7 @@ class WorkerProcess:
                 if thread.is_alive():
                     thread.join(HEARTBEAT)
             self._broker.stop(unless=lambda: bool(self._store.workers()))
+            self._ends.close()
             self._service.close()
             self._store.close()
 

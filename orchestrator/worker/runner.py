@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 
 from orchestrator.errors import InfrastructureError, RecordUnavailable, StaleLease
 from orchestrator.redact import Redactor
@@ -44,15 +45,18 @@ class Runner:
         settings: Settings,
         store: Store,
         worker_id: str,
+        *,
         nudge: Callable[[str], None],
+        tell: Callable[[str], None] = lambda run_id: None,
         telemetry: Telemetry | None = None,
     ) -> None:
-        """`nudge` calls a worker for a run that this one leaves."""
+        """`nudge` calls a worker for a run that this one leaves; `tell` tells whoever waits for it that a run has ended."""
         self._telemetry = telemetry or Telemetry()
         self._settings = settings
         self._store = store
         self._worker_id = worker_id
         self._nudge = nudge
+        self._tell = tell
         self._prices = load_prices(settings.prices)
         self._artifacts = ArtifactStore(settings.artifacts, settings.spool_dir)
         self._artifacts.check(store.installation())
@@ -116,12 +120,18 @@ class Runner:
         if outcome is None:
             logger.info("%s: waits for a decision", run.id)
             return
-        ended = await asyncio.to_thread(self._store.finish, lease, outcome.status, outcome.error)
+        ended = await asyncio.to_thread(self._finish, lease, outcome)
         if ended.started_at and ended.finished_at:
             self._telemetry.metrics.run_finished(outcome.status, (ended.finished_at - ended.started_at).total_seconds())
         folder.forget_secrets()
         await asyncio.to_thread(self._frozen.release, run.id, folder)
         logger.info("%s: %s", run.id, outcome.status)
+
+    def _finish(self, lease: Lease, outcome: Outcome) -> Run:
+        ended = self._store.finish(lease, outcome.status, outcome.error)
+        with suppress(InfrastructureError):  # who waits for it looks now and then
+            self._tell(lease.run_id)
+        return ended
 
     async def _outcome(self, run: Run, lease: Lease, folder: RunFolder) -> Outcome | None:
         """How the run ended, whatever happened; None when it waits for a person."""

@@ -173,7 +173,8 @@ async def join(
     timeout: Annotated[float, Query(ge=0, le=MAX_JOIN, description="Seconds.")] = 60.0,
 ) -> RunModel:
     """Wait for the end of a run: 200 when it has ended, 202 when it goes on after `timeout` seconds."""
-    run = await wait_for_end(caller.service, run_id, timeout=timeout, stopping=request.app.state.stopping)
+    state = request.app.state
+    run = await wait_for_end(caller.service, run_id, state.ends, timeout=timeout, stopping=state.stopping)
     if not run.status.terminal:
         response.status_code = HTTPStatus.ACCEPTED
     return RunModel.of(run)

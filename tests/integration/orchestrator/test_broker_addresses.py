@@ -13,7 +13,7 @@ from orchestrator.api.limits import PREFIX, RateLimits
 from orchestrator.cli.checks import _redis as doctor
 from orchestrator.errors import InfrastructureError, QuotaExceeded
 from orchestrator.queue import make_app, nothing_queued, send_execute_run
-from orchestrator.wake import Bell
+from orchestrator.wake import WAITS, Bell
 from tests.servers import PASSWORD, REDIS_DATABASE, redis_server
 
 SECONDS = 30
@@ -55,9 +55,9 @@ def test_runs_are_queued_there(url: str, there: redis.Redis) -> None:
 
 
 def test_the_bell_is_heard_there(url: str) -> None:
-    listener, ringer, heard = Bell(url), Bell(url), threading.Semaphore(0)
+    listener, ringer, heard = Bell(url, WAITS), Bell(url, WAITS), threading.Semaphore(0)
     try:
-        listener.listen(heard.release)
+        listener.listen(lambda _: heard.release())
         assert heard.acquire(timeout=SECONDS), "who begins to listen looks at once"
         ringer.ring()
         assert heard.acquire(timeout=SECONDS)
@@ -91,7 +91,7 @@ def test_the_doctor_finds_it_and_says_no_password(url: str) -> None:
 @pytest.mark.parametrize("kind", ["another password", "no password", "no such database"])
 def test_an_address_with_a_mistake_is_an_error_that_says_so_and_no_password(url: str, kind: str) -> None:
     address = wrong(url, kind)
-    app, bell = make_app(address), Bell(address)
+    app, bell = make_app(address), Bell(address, WAITS)
     for use in (lambda: send_execute_run(app, "run-1"), lambda: nothing_queued(app), bell.ring):
         with pytest.raises(InfrastructureError, match="check FANFOLD_REDIS_URL") as caught:
             use()

@@ -18,7 +18,7 @@ from orchestrator.runs.models import Event, RunStatus
 from orchestrator.runs.tenants import Limits, Tenants
 from orchestrator.service import Service
 from orchestrator.spec import RunSpec
-from orchestrator.wake import Bell, client_url
+from orchestrator.wake import WAITS, Bell, client_url
 
 Start = Callable[..., subprocess.Popen[bytes]]
 
@@ -129,9 +129,9 @@ def test_a_bell_is_heard_over_the_embedded_broker_also_after_its_restart(new_hom
     with new_home() as settings:
         broker = Broker(settings)
         broker.ensure()
-        listener, ringer, heard = Bell(broker.url), Bell(broker.url), threading.Semaphore(0)
+        listener, ringer, heard = Bell(broker.url, WAITS), Bell(broker.url, WAITS), threading.Semaphore(0)
         try:
-            listener.listen(heard.release)
+            listener.listen(lambda _: heard.release())
             for _ in range(2):
                 assert heard.acquire(timeout=30), "who begins to listen looks at once"
                 ringer.ring()

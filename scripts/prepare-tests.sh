@@ -15,7 +15,7 @@ if sh ensure-docker.sh; then
 else
     give_up "without an engine the Docker tests will be skipped"
 fi
-sh ensure-redis.sh || give_up "without redis-server the tests that use one will be skipped"
-sh ensure-ripgrep.sh || give_up "without ripgrep the tests that compare with it will be skipped"
-sh ensure-curl.sh || give_up "without curl the tests of the docs will be skipped"
+sh ensure-program.sh redis-server redis-server || give_up "without redis-server the tests that use one will be skipped"
+sh ensure-program.sh rg ripgrep || give_up "without ripgrep the tests that compare with it will be skipped"
+sh ensure-program.sh curl curl || give_up "without curl the tests of the docs will be skipped"
 sh ensure-postgres.sh || give_up "without PostgreSQL the tests that use one will be skipped"

@@ -13,14 +13,15 @@ from uuid import UUID
 
 from langchain.agents.middleware import AgentMiddleware, AgentState
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
-from langchain_core.outputs import ChatGeneration, LLMResult
+from langchain_core.messages import BaseMessage, ToolMessage
+from langchain_core.outputs import LLMResult
 from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
+from orchestrator.agent.usage import answers
 from orchestrator.telemetry.traces import failed, tracer
 
 MAX_NAME = 100
@@ -139,14 +140,12 @@ def agent_span(name: str, model: str) -> Iterator[Span]:
             raise
 
 
-def _usage(response: LLMResult) -> Mapping[str, int | str]:
-    for generation in [part for parts in response.generations for part in parts[:1]]:
-        message = generation.message if isinstance(generation, ChatGeneration) else None
-        if isinstance(message, AIMessage):
-            usage = message.usage_metadata
-            found: dict[str, int | str] = {}
-            if usage:
-                found["gen_ai.usage.input_tokens"] = int(usage.get("input_tokens") or 0)
-                found["gen_ai.usage.output_tokens"] = int(usage.get("output_tokens") or 0)
-            return found
-    return {}
+def _usage(response: LLMResult) -> Mapping[str, int]:
+    answer = next(answers(response), None)
+    if answer is None or not answer.usage_metadata:
+        return {}
+    usage = answer.usage_metadata
+    return {
+        "gen_ai.usage.input_tokens": int(usage.get("input_tokens") or 0),
+        "gen_ai.usage.output_tokens": int(usage.get("output_tokens") or 0),
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -48,12 +48,14 @@ class UsageHandler(BaseCallbackHandler):
         """Tell what the call has used."""
         with self._lock:
             agent, model = self._open.pop(run_id, ("", ""))
-            for message in [_message(part) for parts in response.generations for part in parts[:1]]:
-                if message is not None and (not message.id or message.id not in self._counted):
+            for message in answers(response):
+                if not message.id or message.id not in self._counted:
                     self._counted.update([message.id] if message.id else [])
                     self._spent(agent, model, dict(message.usage_metadata or {}))
 
 
-def _message(generation: object) -> AIMessage | None:
-    message = generation.message if isinstance(generation, ChatGeneration) else None
-    return message if isinstance(message, AIMessage) else None
+def answers(response: LLMResult) -> Iterator[AIMessage]:
+    """What the model has answered: the first choice of each of its prompts, where it is a chat model's."""
+    for generation in [part for parts in response.generations for part in parts[:1]]:
+        if isinstance(generation, ChatGeneration) and isinstance(generation.message, AIMessage):
+            yield generation.message

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +21,10 @@ from orchestrator.settings import Settings, load_settings
 
 DEADLINE = 30.0
 """Seconds for anything here to come true."""
+WORKER = ("-m", "orchestrator.worker")
+"""A worker, as arguments of Python."""
+
+Start = Callable[..., subprocess.Popen[bytes]]
 
 
 def wait_until(condition: Callable[[], object], what: str) -> None:
@@ -44,6 +50,18 @@ def stop_workers(service: Service) -> None:
         with suppress(ProcessLookupError):  # a test has killed it
             os.kill(worker.pid, signal.SIGTERM)
         wait_until(lambda pid=worker.pid: not running(pid), f"worker {worker.pid} has ended")
+
+
+@contextmanager
+def working(service: Service) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker process that is ready, ended in the end."""
+    process = subprocess.Popen([sys.executable, *WORKER])
+    try:
+        wait_until(lambda: process.pid in {one.pid for one in service.workers()}, "the worker is there")
+        yield process
+    finally:
+        process.terminate()
+        process.wait(30)
 
 
 @contextmanager
@@ -94,3 +112,19 @@ def is_running() -> Callable[[int], bool]:
 def service(settings: Settings) -> Iterator[Service]:
     with Service(settings) as opened:
         yield opened
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Start a process of this installation; all are ended afterwards."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def begin(*arguments: str) -> subprocess.Popen[bytes]:
+        started.append(subprocess.Popen([sys.executable, *arguments]))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.terminate()
+    for process in started:
+        process.wait(30)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -32,30 +30,13 @@ from orchestrator.spec import RunSpec
 from sandboxes.portal import portal
 from sandboxes.providers.base import SandboxSpec
 from sandboxes.providers.registry import get_provider
+from tests.integration.orchestrator.conftest import WORKER, Start
 
 NO_PROCESS = 2**22 + 1
 """An id that no process can have: Linux counts to 2**22."""
 GENEROUS = 30.0
 """Seconds; the machine may be busy with other tests. What it took is printed."""
 CONTROLLER = ("-m", "orchestrator.cli.main", "controller")
-
-Start = Callable[..., subprocess.Popen[bytes]]
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    """Start a process of this installation; all are ended afterwards."""
-    started: list[subprocess.Popen[bytes]] = []
-
-    def begin(*arguments: str) -> subprocess.Popen[bytes]:
-        started.append(subprocess.Popen([sys.executable, *arguments]))
-        return started[-1]
-
-    yield begin
-    for process in started:
-        process.terminate()
-    for process in started:
-        process.wait(30)
 
 
 def submit(service: Service, base: Path, command: str, **more: object) -> str:
@@ -75,7 +56,7 @@ def test_a_run_goes_on_within_seconds_of_its_workers_death(new_home, until, star
     with new_home() as settings, Service(settings) as service:
         run_id = submit(service, tmp_path, "echo begun; sleep 600", timeout=120)
         for _ in range(2):
-            start("-m", "orchestrator.worker")
+            start(*WORKER)
         until(lambda: len(service.workers()) == 2, "both workers are there")
         begun = first(service, run_id, "command.output")
         os.kill(pid_of(service.get(run_id).worker), signal.SIGKILL)
@@ -93,7 +74,7 @@ def test_a_pending_run_is_found_when_the_broker_forgot_it_though_the_workers_are
     new_home, until, start: Start, tmp_path: Path
 ) -> None:
     with new_home() as settings, Service(settings) as service:
-        start("-m", "orchestrator.worker", "--concurrency", "1")
+        start(*WORKER, "--concurrency", "1")
         until(service.workers, "the worker is there")
         busy = submit(service, tmp_path, "echo begun; until test -e enough; do sleep 0.1; done", timeout=60)
         first(service, busy, "command.output")
@@ -109,14 +90,14 @@ def test_a_run_that_kills_its_workers_is_given_up(new_home, until, start: Start,
         run_id, seen = submit(service, tmp_path, "echo begun; sleep 600", timeout=300), 0
         begun = []
         for number in range(1, MAX_LOST + 1):
-            worker = start("-m", "orchestrator.worker")
+            worker = start(*WORKER)
             event = first(service, run_id, "run.started", after=seen)
             assert event.data["attempt"] == number
             seen = first(service, run_id, "command.output" if number == 1 else "sandbox.adopted", after=event.seq).seq
             begun.append(time.monotonic())
             worker.kill()
             worker.wait()
-        start("-m", "orchestrator.worker")
+        start(*WORKER)
         first(service, run_id, "run.finished", after=seen)
         run = service.get(run_id)
         assert run.status is RunStatus.ERROR

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +16,7 @@ from orchestrator.settings import Settings
 from orchestrator.spec import RunSpec
 from sandboxes.portal import portal
 from sandboxes.providers.registry import get_provider
+from tests.integration.orchestrator.conftest import working
 
 TURNS = [
     {"tool_calls": [{"id": "before", "name": "write_file", "args": {"file_path": "before", "content": "kept\n"}}]},
@@ -37,23 +35,6 @@ APPROVED = [{"type": "approve"}, {"type": "approve"}]
 def home(new_home) -> Iterator[tuple[Settings, Service]]:
     with new_home() as settings, Service(settings) as service:
         yield settings, service
-
-
-@pytest.fixture
-def worker(home, until) -> Callable[[], Any]:
-    _, service = home
-
-    @contextmanager
-    def working() -> Iterator[subprocess.Popen[bytes]]:
-        process = subprocess.Popen([sys.executable, "-m", "orchestrator.worker"])
-        try:
-            until(lambda: process.pid in {one.pid for one in service.workers()}, "the worker is there")
-            yield process
-        finally:
-            process.terminate()
-            process.wait(30)
-
-    return working
 
 
 @pytest.fixture
@@ -87,9 +68,9 @@ def ended(service: Service, run_id: str) -> tuple[Run, list[Event]]:
 
 
 @pytest.mark.parametrize("meanwhile", ["keep", "pause", "snapshot"])
-def test_an_interrupted_run_holds_no_worker_and_goes_on_with_another_one(home, worker, submit, until, meanwhile: str) -> None:
+def test_an_interrupted_run_holds_no_worker_and_goes_on_with_another_one(home, submit, until, meanwhile: str) -> None:
     settings, service = home
-    with worker():
+    with working(service):
         run_id = submit(while_waiting=meanwhile)
         run = interrupted(service, run_id)
         assert run.interrupt is not None
@@ -103,7 +84,7 @@ def test_an_interrupted_run_holds_no_worker_and_goes_on_with_another_one(home, w
     assert service.decide(run_id, APPROVED).status is RunStatus.PENDING
     with pytest.raises(IllegalTransition, match="asks for no decision"):
         service.decide(run_id, APPROVED)
-    with worker():
+    with working(service):
         run, events = ended(service, run_id)
     assert (run.status, run.error) == (RunStatus.SUCCESS, None)
     with service.open_artifact(run_id, "files/ledger") as file:
@@ -115,10 +96,10 @@ def test_an_interrupted_run_holds_no_worker_and_goes_on_with_another_one(home, w
     assert sandboxes(settings, run_id) == []
 
 
-def test_each_call_gets_its_own_decision(home, worker, submit) -> None:
+def test_each_call_gets_its_own_decision(home, submit) -> None:
     _, service = home
     edited = {"type": "edit", "edited_action": {"name": "execute", "args": {"command": "echo edited >> ledger"}}}
-    with worker():
+    with working(service):
         run_id = submit()
         interrupted(service, run_id)
         service.decide(run_id, [{"type": "reject", "message": "not this one"}, edited])
@@ -130,18 +111,18 @@ def test_each_call_gets_its_own_decision(home, worker, submit) -> None:
     assert "not this one" in results["one"]
 
 
-def test_cancelling_an_interrupted_run_ends_it_and_its_sandbox_at_once(home, worker, submit, until) -> None:
+def test_cancelling_an_interrupted_run_ends_it_and_its_sandbox_at_once(home, submit, until) -> None:
     settings, service = home
-    with worker():
+    with working(service):
         run_id = submit()
         interrupted(service, run_id)
         assert service.cancel(run_id).status is RunStatus.CANCELLED
         until(lambda: sandboxes(settings, run_id) == [], "the sandbox is gone")
 
 
-def test_a_question_that_nobody_answers_expires_and_its_sandbox_goes(home, worker, submit, until) -> None:
+def test_a_question_that_nobody_answers_expires_and_its_sandbox_goes(home, submit, until) -> None:
     settings, service = home
-    with worker():
+    with working(service):
         run_id = submit(decide_within="1s")
         run, _ = ended(service, run_id)
         assert (run.status, run.exit_code) == (RunStatus.TIMEOUT, 4)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +12,7 @@ import yaml
 from orchestrator.runs.models import Event, Run, RunStatus
 from orchestrator.service import Service
 from orchestrator.spec import RunSpec
+from tests.integration.orchestrator.conftest import working
 
 THINKS = [{"text": "done"}]
 ASKS = [{"tool_calls": [{"id": "one", "name": "execute", "args": {"command": "echo said"}}]}, {"text": "done"}]
@@ -24,21 +22,6 @@ ASKS = [{"tool_calls": [{"id": "one", "name": "execute", "args": {"command": "ec
 def service(new_home) -> Iterator[Service]:
     with new_home() as settings, Service(settings) as opened:
         yield opened
-
-
-@pytest.fixture
-def worker(service: Service, until) -> Callable[[], Any]:
-    @contextmanager
-    def working() -> Iterator[None]:
-        process = subprocess.Popen([sys.executable, "-m", "orchestrator.worker"])
-        try:
-            until(lambda: process.pid in {one.pid for one in service.workers()}, "the worker is there")
-            yield
-        finally:
-            process.terminate()
-            process.wait(30)
-
-    return working
 
 
 def submit(service: Service, folder: Path, turns: list[dict[str, Any]], **told: Any) -> str:
@@ -52,15 +35,15 @@ def ended(service: Service, run_id: str) -> tuple[Run, list[Event]]:
     return service.get(run_id), events
 
 
-def test_an_agent_that_calls_no_tool_has_no_sandbox(service: Service, worker, tmp_path: Path) -> None:
-    with worker():
+def test_an_agent_that_calls_no_tool_has_no_sandbox(service: Service, tmp_path: Path) -> None:
+    with working(service):
         run, events = ended(service, submit(service, tmp_path, THINKS))
     assert (run.status, run.error, run.sandbox) == (RunStatus.SUCCESS, None, None)
     assert [event.type for event in events] == ["run.started", "model.message", "run.finished"]
 
 
-def test_it_has_one_from_the_first_call_on(service: Service, worker, tmp_path: Path) -> None:
-    with worker():
+def test_it_has_one_from_the_first_call_on(service: Service, tmp_path: Path) -> None:
+    with working(service):
         run, events = ended(service, submit(service, tmp_path, ASKS))
     assert (run.status, run.error) == (RunStatus.SUCCESS, None)
     kinds = [event.type for event in events]
@@ -68,13 +51,13 @@ def test_it_has_one_from_the_first_call_on(service: Service, worker, tmp_path: P
 
 
 @pytest.mark.parametrize("meanwhile", ["keep", "pause", "snapshot"])
-def test_a_question_before_the_first_call_is_asked_once(service: Service, worker, tmp_path: Path, meanwhile: str) -> None:
-    with worker():
+def test_a_question_before_the_first_call_is_asked_once(service: Service, tmp_path: Path, meanwhile: str) -> None:
+    with working(service):
         run_id = submit(service, tmp_path, ASKS, interrupt_on={"execute": True}, while_waiting=meanwhile)
         next(event for event in service.follow(run_id) if event.type == "run.interrupted")
     assert service.get(run_id).sandbox is None
     service.decide(run_id, [{"type": "approve"}])
-    with worker():
+    with working(service):
         run, events = ended(service, run_id)
     assert (run.status, run.error) == (RunStatus.SUCCESS, None)
     kinds = [event.type for event in events]

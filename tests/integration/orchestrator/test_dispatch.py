@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,24 +16,7 @@ from orchestrator.runs.tenants import Limits, Tenants
 from orchestrator.service import Service
 from orchestrator.spec import RunSpec
 from orchestrator.wake import WAITS, Bell, client_url
-
-Start = Callable[..., subprocess.Popen[bytes]]
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    """Start a worker; all are ended afterwards."""
-    started: list[subprocess.Popen[bytes]] = []
-
-    def begin(*arguments: str) -> subprocess.Popen[bytes]:
-        started.append(subprocess.Popen([sys.executable, "-m", "orchestrator.worker", *arguments]))
-        return started[-1]
-
-    yield begin
-    for process in started:
-        process.terminate()
-    for process in started:
-        process.wait(30)
+from tests.integration.orchestrator.conftest import WORKER, Start
 
 
 def submit(service: Service, base: Path, command: str, **more: object) -> str:
@@ -70,7 +50,7 @@ def test_more_runs_than_there_is_room_for_all_end(
     new_home, until, start: Start, tmp_path: Path
 ) -> None:
     with new_home() as settings, Service(settings) as service:
-        start("--concurrency", "2")
+        start(*WORKER, "--concurrency", "2")
         until(service.workers, "the worker is there")
         has_worked(service, tmp_path)
         began = time.monotonic()
@@ -86,7 +66,7 @@ def test_another_tenants_first_run_does_not_wait_for_all_of_the_first_ones(
         small = service.of("small")
         many = [submit(service, tmp_path, "true") for _ in range(12)]
         one = submit(small, tmp_path, "true")
-        start("--concurrency", "1")
+        start(*WORKER, "--concurrency", "1")
         until(service.workers, "the worker is there")
         assert ended(small, one).data["status"] == "success"
         assert {ended(service, run_id).data["status"] for run_id in many} == {"success"}
@@ -96,7 +76,7 @@ def test_another_tenants_first_run_does_not_wait_for_all_of_the_first_ones(
 def test_a_tenant_never_has_more_runs_at_work_than_it_may(new_home, until, start: Start, tmp_path: Path) -> None:
     with new_home() as settings, Service(settings) as service:
         Tenants(service._of.engine).set("default", Limits(max_running=1, max_queued=3))
-        start("--concurrency", "4")
+        start(*WORKER, "--concurrency", "4")
         until(service.workers, "the worker is there")
         has_worked(service, tmp_path)
         runs = [submit(service, tmp_path, "sleep 0.3") for _ in range(4)]
@@ -113,13 +93,13 @@ def test_a_run_goes_to_a_worker_of_its_queue(new_home, until, start: Start, tmp_
     policy = tmp_path / "policy.yaml"
     policy.write_text('routes: [{label: "team=ml", queue: ml}]\n')
     with new_home(POLICY=str(policy)) as settings, Service(settings) as service:
-        plain = start("--concurrency", "2")
+        plain = start(*WORKER, "--concurrency", "2")
         until(service.workers, "the worker is there")
         waits = submit(service, tmp_path, "true", labels={"team": "ml"})
         goes = submit(service, tmp_path, "true")
         assert ended(service, goes).data["status"] == "success"
         assert service.get(waits).status is RunStatus.PENDING
-        other = start("--concurrency", "1", "--queues", "ml,other")
+        other = start(*WORKER, "--concurrency", "1", "--queues", "ml,other")
         assert ended(service, waits).data["status"] == "success"
         pids = [int(str(service.get(run_id).worker).split(":")[1]) for run_id in (goes, waits)]
         assert pids == [plain.pid, other.pid]

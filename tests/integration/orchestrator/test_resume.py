@@ -5,10 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,36 +18,16 @@ from orchestrator.settings import Settings
 from orchestrator.spec import RunSpec
 from sandboxes.portal import portal
 from sandboxes.providers.registry import get_provider
+from tests.integration.orchestrator.conftest import working
 
-DEADLINE = 30.0
-"""Seconds for anything here to come true."""
 CALLS = 6
 """Tool calls of the agents here, one after the other; each writes a line and takes a while."""
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain until {what}"
-        time.sleep(0.02)
 
 
 @pytest.fixture
 def home(new_home) -> Iterator[tuple[Settings, Service]]:
     with new_home() as settings, Service(settings) as service:
         yield settings, service
-
-
-@contextmanager
-def working(service: Service) -> Iterator[subprocess.Popen[bytes]]:
-    """A worker process that is ready, ended in the end."""
-    process = subprocess.Popen([sys.executable, "-m", "orchestrator.worker", "--concurrency", "4"])
-    try:
-        wait_until(lambda: process.pid in {worker.pid for worker in service.workers()}, "the worker is there")
-        yield process
-    finally:
-        process.terminate()
-        process.wait(30)
 
 
 def leave(process: subprocess.Popen[bytes], how: signal.Signals) -> None:

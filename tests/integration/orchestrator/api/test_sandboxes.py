@@ -2,38 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import httpx
 import pytest
 
-from orchestrator.runs.labels import sandbox_labels
-from orchestrator.runs.models import NewRun, RunStatus
-from orchestrator.runs.store import Store, new_run_id
-from orchestrator.service import Service
-from orchestrator.settings import Settings
-from sandboxes.portal import portal
-from sandboxes.providers.base import SandboxHandle, SandboxSpec
-from sandboxes.providers.registry import get_provider
+from sandboxes.providers.base import SandboxHandle
 from tests.served import Api
 
 UNKNOWN = "/v1/sandboxes/sbx-0000000000000000"
-
-
-@pytest.fixture
-def running(service: Service, settings: Settings) -> Iterator[SandboxHandle]:
-    """The sandbox of a run that goes on."""
-    store, run_id = Store(service._of.engine), new_run_id()
-    store.add(NewRun(run_id, "name", {"secrets": {"KEY": "${MINE}"}}))
-    lease = store.claim(run_id, "w")
-    assert lease
-    provider = get_provider("local", home=settings.home)
-    spec = SandboxSpec(env={"KEY": "hunter2-hunter2"})
-    handle = portal.run(provider.create(spec, sandbox_labels(store.installation(), run_id, 1)))
-    store.set_sandbox(lease, handle.to_json())
-    yield handle
-    portal.run(provider.destroy(handle))
-    store.finish(lease, RunStatus.SUCCESS)
 
 
 def at(handle: SandboxHandle, *more: str) -> str:

@@ -3,37 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from orchestrator.service import Service
-from orchestrator.settings import Settings
-from tests.integration.orchestrator.api.conftest import Api
-
-Fanfold = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture(params=["here", "over the API"])
-def fanfold(request: pytest.FixtureRequest, settings: Settings, tmp_path: Path) -> Fanfold:
-    """Runs `fanfold schedules`."""
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("FANFOLD_")}
-    if request.param == "here":
-        environ |= {"FANFOLD_HOME": str(settings.home)}
-    else:
-        api: Api = request.getfixturevalue("api")
-        environ |= {"FANFOLD_URL": api.url, "FANFOLD_API_KEY": api.key, "XDG_STATE_HOME": str(tmp_path / "none")}
-
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "orchestrator.cli.main", "schedules", *arguments]
-        return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
-
-    return run
+from tests.integration.orchestrator.api.conftest import Fanfold
 
 
 @pytest.fixture
@@ -45,26 +21,26 @@ def task(tmp_path: Path) -> str:
 
 def test_a_schedule_is_made_switched_triggered_and_removed(fanfold: Fanfold, task: str, service: Service) -> None:
     zone = ("--cron", "30 2 * * *", "--timezone", "Europe/Berlin")
-    made = json.loads(fanfold("create", "nightly", task, *zone, "-o", "json").stdout)
+    made = json.loads(fanfold("schedules", "create", "nightly", task, *zone, "-o", "json").stdout)
     kept = service.schedules.get(made["id"])
     assert (kept.name, kept.timezone, kept.overlap.value) == ("nightly", "Europe/Berlin", "skip")
     assert kept.next_at is not None
     assert datetime.fromisoformat(made["next_at"]) == kept.next_at
-    listed = fanfold("ls").stdout
+    listed = fanfold("schedules", "ls").stdout
     assert made["id"] in listed
     assert "30 2 * * *" in listed
-    assert fanfold("disable", made["id"]).stdout == f"{made['id']} is disabled\n"
+    assert fanfold("schedules", "disable", made["id"]).stdout == f"{made['id']} is disabled\n"
     assert service.schedules.get(made["id"]).next_at is None
-    assert "is due at " in fanfold("enable", made["id"]).stdout
-    run_id = fanfold("trigger", made["id"]).stdout.strip()
+    assert "is due at " in fanfold("schedules", "enable", made["id"]).stdout
+    run_id = fanfold("schedules", "trigger", made["id"]).stdout.strip()
     assert service.get(run_id).name == "from-a-file"
-    assert fanfold("rm", made["id"]).stdout == f"{made['id']} removed\n"
-    assert made["id"] not in fanfold("ls", "-o", "json").stdout
+    assert fanfold("schedules", "rm", made["id"]).stdout == f"{made['id']} removed\n"
+    assert made["id"] not in fanfold("schedules", "ls", "-o", "json").stdout
 
 
 @pytest.mark.parametrize("wrong", [("--cron", "x"), ("--cron", "* * * * *", "--timezone", "Mars/Base")])
 def test_what_makes_no_sense_is_refused(fanfold: Fanfold, task: str, wrong: tuple[str, ...]) -> None:
-    answer = fanfold("create", "nightly", task, *wrong)
+    answer = fanfold("schedules", "create", "nightly", task, *wrong)
     assert (answer.returncode, answer.stdout) == (2, "")
     assert wrong[-1] in answer.stderr
 
@@ -72,12 +48,12 @@ def test_what_makes_no_sense_is_refused(fanfold: Fanfold, task: str, wrong: tupl
 def test_a_task_with_files_cannot_be_scheduled(fanfold: Fanfold, tmp_path: Path) -> None:
     path = tmp_path / "task.yaml"
     path.write_text("command: 'true'\ninputs: {path: .}\n")
-    answer = fanfold("create", "nightly", str(path), "--cron", "* * * * *")
+    answer = fanfold("schedules", "create", "nightly", str(path), "--cron", "* * * * *")
     assert answer.returncode == 2
     assert "task.inputs.path" in answer.stderr
 
 
 def test_a_schedule_that_is_not_there_is_told(fanfold: Fanfold) -> None:
-    answer = fanfold("rm", "sch-000000000000")
+    answer = fanfold("schedules", "rm", "sch-000000000000")
     assert answer.returncode == 2
     assert "sch-000000000000" in answer.stderr

@@ -5,11 +5,14 @@ from __future__ import annotations
 import difflib
 import types
 import typing
-from typing import Any, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from orchestrator.errors import BadInput
 from orchestrator.yamlfile import Document, KeyPath
+
+M = TypeVar("M", bound=BaseModel)
 
 MAX_SHOWN = 60
 """Characters of a wrong value that a message repeats."""
@@ -36,7 +39,15 @@ _WANTED = {
 }
 
 
-def complaints(exc: ValidationError, model: type[BaseModel], document: Document) -> list[str]:
+def read_as(model: type[M], document: Document) -> M:
+    """The model that a document describes. Raises `BadInput` with one line for each thing that is wrong with it."""
+    try:
+        return model.model_validate(document.value)
+    except ValidationError as exc:
+        raise BadInput("\n".join(_complaints(exc, model, document))) from exc
+
+
+def _complaints(exc: ValidationError, model: type[BaseModel], document: Document) -> list[str]:
     """One line for each problem, as `task.yaml:3: sandbox.netwrk: unknown key; did you mean 'network'?`."""
     found = []
     for error in exc.errors(include_url=False):

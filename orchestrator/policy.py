@@ -20,10 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from orchestrator.complaints import complaints
-from orchestrator.errors import BadInput
+from orchestrator.complaints import read_as
 from orchestrator.queue import QUEUE, check_queue
 from orchestrator.yamlfile import read_yaml
 
@@ -116,7 +115,4 @@ def load_policy(path: Path | None) -> Policy:
     if path is None:
         return Policy()
     document = read_yaml(path)
-    try:
-        return Policy.model_validate({} if document.value is None else document.value)
-    except ValidationError as exc:
-        raise BadInput("\n".join(complaints(exc, Policy, document))) from exc
+    return Policy() if document.value is None else read_as(Policy, document)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import posixpath
 import re
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
-from orchestrator.complaints import complaints
+from orchestrator.complaints import read_as
 from orchestrator.errors import BadInput
 from orchestrator.models import split_model
 from orchestrator.mounts import check_places, mounts_for
@@ -359,8 +360,5 @@ def parse_task(document: Document, *, default_name: str | None = None) -> RunSpe
     if not isinstance(value, dict):
         raise BadInput(f"{document.source}: a task is a mapping: it needs at least 'command: ...' or 'agent: ...'")
     if "name" not in value and default_name and _NAME.fullmatch(default_name):
-        value = {"name": default_name, **value}
-    try:
-        return RunSpec.model_validate(value)
-    except ValidationError as exc:
-        raise BadInput("\n".join(complaints(exc, RunSpec, document))) from exc
+        document = replace(document, value={"name": default_name, **value})
+    return read_as(RunSpec, document)

@@ -21,11 +21,11 @@ from difflib import unified_diff
 from typing import Any
 
 import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from orchestrator.agent.request import Json, Request, chain, request_key
-from orchestrator.complaints import complaints
-from orchestrator.errors import BadInput, TaskFailed
+from orchestrator.complaints import read_as
+from orchestrator.errors import TaskFailed
 from orchestrator.yamlfile import parse_yaml
 from sandboxes.providers.base import Strict
 
@@ -83,11 +83,7 @@ class Cassette(Strict):
 
 def load_cassette(data: bytes, source: str) -> Cassette:
     """Read a cassette. Raises `BadInput` with one line for each thing that is wrong with it."""
-    document = parse_yaml(data, source=source)
-    try:
-        return Cassette.model_validate(document.value)
-    except ValidationError as exc:
-        raise BadInput("\n".join(complaints(exc, Cassette, document))) from exc
+    return read_as(Cassette, parse_yaml(data, source=source))
 
 
 class _Dumper(yaml.SafeDumper):

@@ -15,11 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from orchestrator.agent.templates import check_regex, parse_template
-from orchestrator.complaints import complaints
-from orchestrator.errors import BadInput
+from orchestrator.complaints import read_as
 from orchestrator.yamlfile import parse_yaml
 from sandboxes.providers.base import Strict
 
@@ -146,8 +145,4 @@ def _ids_used(turn: Turn) -> set[str]:
 
 def load_script(data: bytes, source: str) -> Script:
     """Read a script. Raises `BadInput` with one line for each thing that is wrong with it."""
-    document = parse_yaml(data, source=source)
-    try:
-        return Script.model_validate(document.value)
-    except ValidationError as exc:
-        raise BadInput("\n".join(complaints(exc, Script, document))) from exc
+    return read_as(Script, parse_yaml(data, source=source))

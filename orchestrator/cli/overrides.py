@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
-from orchestrator.complaints import complaints
+from orchestrator.complaints import read_as
 from orchestrator.errors import BadInput
 from orchestrator.spec import RunSpec
 from orchestrator.yamlfile import Document
@@ -50,10 +48,7 @@ class Overrides:
 
 def validated(data: dict[str, Any], source: str) -> RunSpec:
     """The `RunSpec` of these values. Raises `BadInput` with messages that name `source`."""
-    try:
-        return RunSpec.model_validate(data)
-    except ValidationError as exc:
-        raise BadInput("\n".join(complaints(exc, RunSpec, Document(data, source)))) from exc
+    return read_as(RunSpec, Document(data, source))
 
 
 def seconds(option: str, value: str) -> float:

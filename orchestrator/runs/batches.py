@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, func, insert, select, tuple_
+from sqlalchemy import Connection, Row, Select, func, insert, select
 
 from orchestrator.errors import NotFound
 from orchestrator.runs import service_tables as s
 from orchestrator.runs import tables as t
-from orchestrator.runs.database import Database
+from orchestrator.runs.database import Database, newest
 from orchestrator.runs.models import RunStatus
 from orchestrator.runs.stopping import GOES_ON, stop_runs
 
@@ -69,12 +69,8 @@ class Batches(Database):
 
     def page(self, limit: int, before: tuple[datetime, str] | None = None, *, tenant: str) -> list[Batch]:
         """At most `limit` batches, the newest first; those that come after the one made then, with that id."""
-        c = s.batches.c
-        query = _own(tenant).order_by(c.created_at.desc(), c.id.desc()).limit(limit)
-        if before is not None:
-            query = query.where(tuple_(c.created_at, c.id) < tuple_(*before))
         with self._reading() as connection:
-            return _read(connection, query, tenant)
+            return _read(connection, newest(_own(tenant), s.batches, limit, before), tenant)
 
     def cancel_some(self, batch_id: str, *, tenant: str) -> tuple[int, list[str]]:
         """Ask some runs of a batch to stop that were not asked yet: how many, and the ids of those that have ended by it.

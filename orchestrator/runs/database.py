@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, select
+from sqlalchemy import Connection, Engine, Row, Select, Table, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -55,6 +55,13 @@ def _translated() -> Iterator[None]:
         yield
     except SQLAlchemyError as exc:
         raise RecordUnavailable(f"the record cannot be read or written: {getattr(exc, 'orig', None) or exc}") from exc
+
+
+def newest(query: Select[Any], table: Table, limit: int, before: tuple[datetime, str] | None) -> Select[Any]:
+    """At most `limit` rows of a table, the newest first; with `before`, those after the one made then, with that id."""
+    c = table.c
+    query = query.order_by(c.created_at.desc(), c.id.desc()).limit(limit)
+    return query if before is None else query.where(tuple_(c.created_at, c.id) < tuple_(*before))
 
 
 def get_run(connection: Connection, run_id: str, *, lock: bool = False) -> Run:

@@ -8,12 +8,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, tuple_, update
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from orchestrator.errors import Conflict, NotFound
 from orchestrator.runs import service_tables as s
 from orchestrator.runs import tables as t
-from orchestrator.runs.database import Database
+from orchestrator.runs.database import Database, newest
 from orchestrator.runs.models import RunStatus
 
 MAX_SCHEDULES = 1000
@@ -78,10 +78,7 @@ class Schedules(Database):
 
     def page(self, limit: int, before: tuple[datetime, str] | None = None, *, tenant: str) -> list[Schedule]:
         """At most `limit` schedules, the newest first; those that come after the one made then, with that id."""
-        c = s.schedules.c
-        query = select(s.schedules).where(c.tenant == tenant).order_by(c.created_at.desc(), c.id.desc()).limit(limit)
-        if before is not None:
-            query = query.where(tuple_(c.created_at, c.id) < tuple_(*before))
+        query = newest(select(s.schedules).where(s.schedules.c.tenant == tenant), s.schedules, limit, before)
         with self._reading() as connection:
             return [_schedule_of(row) for row in connection.execute(query)]
 

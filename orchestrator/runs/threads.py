@@ -8,12 +8,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, delete, insert, not_, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, delete, insert, not_, or_, select, update
 
 from orchestrator.errors import BadInput, Conflict, NotFound
 from orchestrator.runs import service_tables as s
 from orchestrator.runs import tables as t
-from orchestrator.runs.database import Database
+from orchestrator.runs.database import Database, newest
 from orchestrator.runs.models import NewRun, RunStatus
 from orchestrator.runs.stopping import GOES_ON, stop_runs
 
@@ -65,10 +65,7 @@ class Threads(Database):
 
     def page(self, limit: int, before: tuple[datetime, str] | None = None, *, tenant: str) -> list[Thread]:
         """At most `limit` threads, the newest first; those that come after the one made then, with that id."""
-        c = s.threads.c
-        query = select(s.threads).where(c.tenant == tenant).order_by(c.created_at.desc(), c.id.desc()).limit(limit)
-        if before is not None:
-            query = query.where(tuple_(c.created_at, c.id) < tuple_(*before))
+        query = newest(select(s.threads).where(s.threads.c.tenant == tenant), s.threads, limit, before)
         with self._reading() as connection:
             return [_thread_of(row) for row in connection.execute(query)]
 

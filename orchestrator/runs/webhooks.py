@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, delete, func, insert, select, tuple_, update
+from sqlalchemy import Connection, Row, Select, delete, func, insert, select, update
 
 from orchestrator.errors import Conflict, NotFound
 from orchestrator.runs import service_tables as s
-from orchestrator.runs.database import Database
+from orchestrator.runs.database import Database, newest
 from orchestrator.runs.outbox import delivery_values, payload_of
 
 MAX_WEBHOOKS = 20
@@ -75,10 +75,7 @@ class Webhooks(Database):
 
     def page(self, limit: int, before: tuple[datetime, str] | None = None, *, tenant: str) -> list[Webhook]:
         """At most `limit` webhooks, the newest first; those that come after the one made then, with that id."""
-        c = s.webhooks.c
-        query = select(s.webhooks).where(c.tenant == tenant).order_by(c.created_at.desc(), c.id.desc()).limit(limit)
-        if before is not None:
-            query = query.where(tuple_(c.created_at, c.id) < tuple_(*before))
+        query = newest(select(s.webhooks).where(s.webhooks.c.tenant == tenant), s.webhooks, limit, before)
         with self._reading() as connection:
             return [_webhook_of(row) for row in connection.execute(query)]
 
@@ -101,13 +98,10 @@ class Webhooks(Database):
         self, webhook_id: str, limit: int, before: tuple[datetime, str] | None = None, *, tenant: str
     ) -> list[Delivery]:
         """At most `limit` deliveries of a webhook, the newest first; see `page`. Raises `NotFound`."""
-        c = s.deliveries.c
-        query = select(s.deliveries).where(c.webhook_id == webhook_id).order_by(c.created_at.desc(), c.id.desc()).limit(limit)
-        if before is not None:
-            query = query.where(tuple_(c.created_at, c.id) < tuple_(*before))
+        own = select(s.deliveries).where(s.deliveries.c.webhook_id == webhook_id)
         with self._reading() as connection:
             _get(connection, webhook_id, tenant)
-            return [_delivery_of(row) for row in connection.execute(query)]
+            return [_delivery_of(row) for row in connection.execute(newest(own, s.deliveries, limit, before))]
 
     def add_test(self, webhook_id: str, *, tenant: str) -> Delivery:
         """Have something sent that is about no run. Raises `NotFound`, or `Conflict` when the webhook is disabled."""

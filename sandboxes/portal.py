@@ -72,6 +72,17 @@ portal = Portal()
 """The process's own. It holds no state but its loop."""
 
 
+def finished(coroutine: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that never waits for an event loop: it needs none. Raises `RuntimeError` when it does wait."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    coroutine.close()
+    raise RuntimeError("a coroutine that must not wait has waited for an event loop")
+
+
 class AsyncBackend(p.SandboxBackendProtocol):
     """Base of backends that are async by nature: they implement the `a...` methods and `home`."""
 

@@ -10,6 +10,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, 
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
+from sandboxes.portal import finished
+
 P = ParamSpec("P")
 R = TypeVar("R")
 Room = TypeVar("Room")
@@ -27,7 +29,7 @@ def blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> C
 
     @wraps(method)
     def call(self: Blocking[Any], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return drive(method(self._room, *args, **kwargs))
+        return finished(method(self._room, *args, **kwargs))
 
     return call
 
@@ -42,28 +44,17 @@ def iterating(method: Callable[Concatenate[Any, P], AsyncIterator[R]]) -> Callab
     return call
 
 
-def drive(coroutine: Coroutine[Any, Any, R]) -> R:
-    """The result of a coroutine over a blocking transport."""
-    try:
-        coroutine.send(None)
-    except StopIteration as done:
-        result: R = done.value
-        return result
-    coroutine.close()
-    raise RuntimeError("a coroutine over a blocking transport has waited for an event loop")
-
-
 def _drive_all(source: AsyncIterator[R]) -> Generator[R]:
     try:
         while True:
             try:
-                item = drive(_next(source))
+                item = finished(_next(source))
             except StopAsyncIteration:
                 return
             yield item
     finally:
         if isinstance(source, AsyncGenerator):
-            drive(_close(source))
+            finished(_close(source))
 
 
 async def _next(source: AsyncIterator[R]) -> R:

@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 
 from sandboxes import protocol as p
 from sandboxes.backends.keyed import operations, searching
-from sandboxes.backends.keyed.entries import Direct, Entries, KeyValue, PathLocks, finished
+from sandboxes.backends.keyed.entries import Direct, Entries, KeyValue, PathLocks
 from sandboxes.backends.keyed.filedata import FileFormat
+from sandboxes.portal import finished
 
 R = TypeVar("R")
 

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from sandboxes import protocol as p
 from sandboxes.backends.first import numbered
 from sandboxes.backends.keyed import filedata, searching
-from sandboxes.backends.keyed.entries import Direct, PathLocks, finished
+from sandboxes.backends.keyed.entries import Direct, PathLocks
 from sandboxes.backends.keyed.memory import MemoryFiles
 from sandboxes.backends.layered.places import place, within
+from sandboxes.portal import finished
 from sandboxes.protocol import FileData, FileInfo, GrepMatch
 from sandboxes.toolbox.helper import text
 

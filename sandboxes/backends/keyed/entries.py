@@ -1,17 +1,17 @@
 """Files as entries under keys: the few things that a place for them has to do, sync or async.
 
 `KeyValue` is what a backend implements. `Entries` is the async face of it that the operations (`operations.py`) are written
-over, once: `Direct` is that face of a sync `KeyValue`, and never waits, so that `finished` can run an operation over it without
-an event loop.
+over, once: `Direct` is that face of a sync `KeyValue`, and never waits, so that `portal.finished` can run an operation over it
+without an event loop.
 """
 
 from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from sandboxes.backends.keyed import filedata
@@ -176,14 +176,3 @@ class Direct:
         """See `Entries`."""
         with self._locks.of((self._scope, path)):
             yield
-
-
-def finished(operation: Coroutine[Any, Any, T]) -> T:
-    """The result of an operation over `Direct` entries, which never waits."""
-    try:
-        operation.send(None)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-    operation.close()
-    raise RuntimeError("an operation over sync entries waited for something")

@@ -151,7 +151,7 @@ async def read_raw(entries: Entries, path: str) -> p.ReadRawResult:
 @answering(p.WriteResult)
 async def write(entries: Entries, path: str, content: str) -> p.WriteResult:
     """See the protocol."""
-    data, place = _bytes(content), checked(path, entries.path_cap)
+    data, place = utf8("content", content), checked(path, entries.path_cap)
     async with entries.changing(place):
         around = await entries.load_all([place, *ancestors(place)])
         if place not in around and around:
@@ -163,11 +163,12 @@ async def write(entries: Entries, path: str, content: str) -> p.WriteResult:
     return p.WriteResult(path=place, files_update=entries.files_update(saved))
 
 
-def _bytes(content: str) -> bytes:
+def utf8(what: str, said: str) -> bytes:
+    """The bytes of what somebody said; a refusal calls it `what`."""
     try:
-        return content.encode("utf-8", "surrogateescape")
+        return said.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as exc:
-        message = f"Error: the content cannot be written as UTF-8: {exc.reason}"
+        message = f"Error: the {what} cannot be written as UTF-8: {exc.reason}"
         raise text.Refused("invalid_argument", message) from None
 
 
@@ -184,7 +185,7 @@ async def edit(entries: Entries, path: str, old_string: str, new_string: str, re
             raise text.Refused("invalid_argument", message) from None
         changed, count = text.replace(before, old_string, new_string, replace_all, place)
         made = filedata.created_at(kept)
-        saved = {place: filedata.stored(place, _bytes(changed), entries.file_format, created_at=made)}
+        saved = {place: filedata.stored(place, utf8("content", changed), entries.file_format, created_at=made)}
         await entries.save(saved)
     return p.EditResult(path=place, occurrences=count, files_update=entries.files_update(saved))
 

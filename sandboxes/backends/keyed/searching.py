@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 from sandboxes import protocol as p
 from sandboxes.backends.keyed import filedata
 from sandboxes.backends.keyed.entries import Entries
-from sandboxes.backends.keyed.operations import answering, below, checked, missing, regular
+from sandboxes.backends.keyed.operations import answering, below, checked, missing, regular, utf8
 from sandboxes.toolbox.helper import media, text
 from sandboxes.toolbox.helper.search import BYTES, FILE_CAP, MATCHES, SECONDS
 
@@ -100,7 +100,7 @@ async def grep(
     """See the protocol."""
     if not pattern:
         raise text.Refused("invalid_argument", "Error: the pattern must not be empty")
-    wanted = _pattern(pattern)
+    wanted = utf8("pattern", pattern)
     matches = text.glob_matcher(glob) if glob else None
     limit = MATCHES if max_count is None else max(0, min(max_count, MATCHES))
     found: First[p.GrepMatch] = First(limit + 1)
@@ -113,14 +113,6 @@ async def grep(
                 _search(found, place, kept, wanted, limit + 1)
     shown = found.items()
     return p.GrepResult(matches=shown[:limit], truncated=len(shown) > limit or found.dropped or clock.over)
-
-
-def _pattern(pattern: str) -> bytes:
-    try:
-        return pattern.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError as exc:
-        message = f"Error: the pattern cannot be written as UTF-8: {exc.reason}"
-        raise text.Refused("invalid_argument", message) from None
 
 
 def _search(found: First[p.GrepMatch], path: str, kept: p.FileData, wanted: bytes, most: int) -> None:

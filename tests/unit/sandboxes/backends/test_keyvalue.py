@@ -12,8 +12,9 @@ import pytest
 from sandboxes import protocol as p
 from sandboxes.backends import KeyValueBackend
 from sandboxes.backends.keyed import searching
-from sandboxes.backends.keyed.entries import PathLocks, finished
+from sandboxes.backends.keyed.entries import PathLocks
 from sandboxes.backends.keyed.filedata import FileFormat
+from sandboxes.portal import finished
 from sandboxes.toolbox.helper import search
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.runs.models import Event, Run, RunError, RunStatus
+from orchestrator.runs.models import Event, Lease, NewRun, Run, RunError, RunStatus
 from orchestrator.runs.schema import open_database
 from orchestrator.runs.store import Store
 
@@ -45,6 +45,15 @@ def store(database: str, tmp_path: Path) -> Iterator[Store]:
     opened = Store(open_database(database, tmp_path / "lock"))
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def lease(store: Store) -> Lease:
+    """That of a worker on the run `run-a`."""
+    store.add(NewRun("run-a", "name", {}))
+    claimed = store.claim("run-a", "w1")
+    assert claimed is not None
+    return claimed
 
 
 @pytest.fixture

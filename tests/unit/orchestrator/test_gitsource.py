@@ -24,6 +24,7 @@ from orchestrator.gitcommand import run_git
 from orchestrator.gitsource import remote_of
 from orchestrator.inputs import freeze
 from orchestrator.spec import InputSpec
+from tests.unit.orchestrator.repositories import git
 
 
 @pytest.fixture
@@ -259,11 +260,3 @@ class GitHandler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
-
-
-def git(folder: Path, *arguments: str) -> str:
-    environment = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "HOME": str(folder)}
-    environment |= {f"GIT_{who}_{what}": "tester" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-    done = subprocess.run(["git", *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return done.stdout

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import tarfile
 from io import BytesIO
 from pathlib import Path
@@ -14,6 +12,7 @@ import pytest
 from orchestrator.errors import BadInput
 from orchestrator.inputs import freeze
 from orchestrator.spec import InputSpec
+from tests.unit.orchestrator.repositories import git
 
 
 @pytest.fixture
@@ -176,11 +175,3 @@ class TestARepositoryInTheFolder:
         (base / "repo" / ".git" / "config").write_text("[core\n")
         with pytest.raises(BadInput, match=r"cannot read .*\.git/config.*mend it, or exclude \.git"):
             freeze(InputSpec(path="repo"), base, run)
-
-
-def git(folder: Path, *arguments: str) -> str:
-    environment = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "HOME": str(folder)}
-    environment |= {f"GIT_{who}_{what}": "tester" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-    done = subprocess.run(["git", *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return done.stdout

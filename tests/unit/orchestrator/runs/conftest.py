@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Engine
 
 from orchestrator.runs.database import now
 from orchestrator.runs.schema import open_database
@@ -65,3 +66,10 @@ def store(database: str, tmp_path: Path, clock: Clock) -> Iterator[Store]:
     opened = Store(open_database(database, tmp_path / "lock"), clock)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def engine(database: str, tmp_path: Path) -> Iterator[Engine]:
+    opened = open_database(database, tmp_path / "lock")
+    yield opened
+    opened.dispose()

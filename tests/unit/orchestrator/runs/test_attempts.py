@@ -15,14 +15,6 @@ from orchestrator.runs.store import Store
 FAILED = RunError("task", "the command failed with exit code 3")
 
 
-@pytest.fixture
-def lease(store: Store) -> Lease:
-    store.add(NewRun("run-a", "name", {}))
-    claimed = store.claim("run-a", "w1")
-    assert claimed is not None
-    return claimed
-
-
 def statuses(store: Store) -> list[tuple[int, str, str]]:
     return [(one.number, one.worker, one.status.value) for one in store.attempts("run-a")]
 

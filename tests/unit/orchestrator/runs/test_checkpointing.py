@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 import pytest
 from sqlalchemy import Engine, func, select
@@ -14,15 +13,7 @@ from orchestrator.runs import checkpoint_tables as t
 from orchestrator.runs.checkpointing import Checkpoints
 from orchestrator.runs.leases import LEASE_TTL
 from orchestrator.runs.models import Lease, NewRun, RunStatus
-from orchestrator.runs.schema import open_database
 from orchestrator.runs.store import Store
-
-
-@pytest.fixture
-def engine(database: str, tmp_path: Path) -> Iterator[Engine]:
-    opened = open_database(database, tmp_path / "lock")
-    yield opened
-    opened.dispose()
 
 
 @pytest.fixture

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from sqlalchemy import Engine, func, insert, select, update
@@ -15,18 +14,15 @@ from orchestrator.runs.conversations import KEPT, Conversations
 from orchestrator.runs.database import now
 from orchestrator.runs.leases import LEASE_TTL
 from orchestrator.runs.models import Lease, NewRun
-from orchestrator.runs.schema import open_database
 from orchestrator.runs.store import Store
 
 
 @pytest.fixture
-def engine(database: str, tmp_path: Path) -> Iterator[Engine]:
-    opened = open_database(database, tmp_path / "lock")
-    with opened.begin() as connection:
+def engine(engine: Engine) -> Engine:
+    with engine.begin() as connection:
         connection.execute(insert(s.threads).values(id="thr-a", tenant="ann", created_at=now(), meta={}))
         connection.execute(insert(s.threads).values(id="thr-b", tenant="bob", created_at=now(), meta={}))
-    yield opened
-    opened.dispose()
+    return engine
 
 
 @pytest.fixture

@@ -5,17 +5,18 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import Phase
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from orchestrator.policy import Policy
 from orchestrator.runs.schema import open_database
 from orchestrator.runs.store import Store
+from tests.unit.orchestrator.runs.lives import Stopwatch, live
 from tests.unit.orchestrator.runs.queueing import Scene
 
 EXAMPLES = {"sqlite": 30, "postgresql": 8}
@@ -33,16 +34,6 @@ KINDS = {
 """Tenants, and what their runs are like. Nothing ever holds those of the first two but a lack of workers."""
 UNFAIR = 2
 """Runs that another tenant of the same weight may be ahead while one waits."""
-
-
-class Stopwatch:
-    """A time that only a test moves."""
-
-    def __init__(self) -> None:
-        self.moment = datetime(2026, 1, 1, tzinfo=UTC)
-
-    def __call__(self) -> datetime:
-        return self.moment
 
 
 class QueueLife(RuleBasedStateMachine):
@@ -142,15 +133,7 @@ def test_the_queue_is_fair_and_loses_nothing_whatever_happens(
     store = Store(open_database(new_database(kind), tmp_path / "lock"), clock)
     scene = Scene(store, clock, POLICY)
     scene.tenant("capped", max_running=TENANT_CAP)
-    bounds = settings(
-        max_examples=EXAMPLES[kind],
-        stateful_step_count=STEPS,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        database=None,
-        phases=[Phase.explicit, Phase.generate],
-    )
     try:
-        run_state_machine_as_test(lambda: QueueLife(scene), settings=bounds)
+        live(lambda: QueueLife(scene), examples=EXAMPLES[kind], steps=STEPS, phases=[Phase.explicit, Phase.generate])
     finally:
         store.close()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine
@@ -13,16 +12,8 @@ from sqlalchemy import Engine
 from orchestrator.errors import NotFound
 from orchestrator.runs.keys import USED_AT_STEP, ApiKey, Keys
 from orchestrator.runs.models import ModelUsage, NewRun
-from orchestrator.runs.schema import open_database
 from orchestrator.runs.store import Store
 from orchestrator.runs.tenants import Limits, Tenants
-
-
-@pytest.fixture
-def engine(database: str, tmp_path: Path) -> Iterator[Engine]:
-    opened = open_database(database, tmp_path / "lock")
-    yield opened
-    opened.dispose()
 
 
 @pytest.fixture

@@ -5,14 +5,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from orchestrator.errors import IllegalTransition, StaleLease
 from orchestrator.policy import Policy
@@ -33,21 +32,11 @@ from orchestrator.runs.models import (
 )
 from orchestrator.runs.schema import open_database
 from orchestrator.runs.store import Store
+from tests.unit.orchestrator.runs.lives import BEGAN, Stopwatch, live
 
 EXAMPLES = {"sqlite": 60, "postgresql": 20}
 STEPS = 30
 FAILED = RunError("task", "it failed")
-BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-class Stopwatch:
-    """A time that only a test moves."""
-
-    def __init__(self) -> None:
-        self.moment = BEGAN
-
-    def __call__(self) -> datetime:
-        return self.moment
 
 
 @dataclass
@@ -264,14 +253,7 @@ def _told(event: Event) -> Any:
 def test_a_run_lives_by_the_rules_whatever_is_called(kind: str, new_database: Callable[[str], str], tmp_path: Path) -> None:
     clock = Stopwatch()
     store = Store(open_database(new_database(kind), tmp_path / "lock"), clock)
-    bounds = settings(
-        max_examples=EXAMPLES[kind],
-        stateful_step_count=STEPS,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        database=None,
-    )
     try:
-        run_state_machine_as_test(lambda: Life(store, clock), settings=bounds)
+        live(lambda: Life(store, clock), examples=EXAMPLES[kind], steps=STEPS)
     finally:
         store.close()

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.errors import StaleLease
 from orchestrator.runs.leases import LEASE_TTL
-from orchestrator.runs.models import Lease, ModelUsage, NewRun, RunError
+from orchestrator.runs.models import Lease, ModelUsage, RunError
 from orchestrator.runs.store import Store
 
 HUGE = 5_000_000_000
@@ -14,14 +14,6 @@ HUGE = 5_000_000_000
 
 def used(attempt: int, agent: str, cost: int | None = None) -> ModelUsage:
     return ModelUsage(attempt, agent, "openai:x", 2, HUGE, 10, HUGE - 1, 1, cost)
-
-
-@pytest.fixture
-def lease(store: Store) -> Lease:
-    store.add(NewRun("run-a", "name", {}))
-    claimed = store.claim("run-a", "w1")
-    assert claimed is not None
-    return claimed
 
 
 def test_each_attempt_has_its_own_usage(store: Store, lease: Lease) -> None:

@@ -5,27 +5,18 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import pytest
 from sqlalchemy import text
 
 from orchestrator.errors import RunCancelled, StaleLease
 from orchestrator.runs.engine import WRITE
 from orchestrator.runs.leases import LEASE_TTL
-from orchestrator.runs.models import Lease, NewRun, RunStatus
+from orchestrator.runs.models import Lease, RunStatus
 from orchestrator.runs.schema import open_database
 from orchestrator.runs.store import Store
 from orchestrator.worker.watch import Watch
 
 DEADLINE = 30.0
 """Seconds for a watch to notice."""
-
-
-@pytest.fixture
-def lease(store: Store) -> Lease:
-    store.add(NewRun("run-a", "name", {}))
-    claimed = store.claim("run-a", "w")
-    assert claimed is not None
-    return claimed
 
 
 async def reason(watch: Watch) -> Exception:

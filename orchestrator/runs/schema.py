@@ -64,13 +64,14 @@ def _alone(engine: Engine, lock: Path) -> Iterator[None]:
 
 def _revision(engine: Engine) -> str | None:
     with engine.connect() as connection:
+        query = text("SELECT version_num FROM alembic_version")
         try:
-            return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+            return connection.execute(query).scalar()
         except SQLAlchemyError:
             connection.rollback()
-            if inspect(connection).has_table("alembic_version"):
-                raise
-            return None
+            if not inspect(connection).has_table("alembic_version"):
+                return None
+            return connection.execute(query).scalar()  # another process may have made it in between
 
 
 def _upgrade(engine: Engine) -> None:

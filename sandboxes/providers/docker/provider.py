@@ -136,7 +136,7 @@ class DockerProvider(SandboxProvider):
         sandbox: Sandbox
         if transport == "sh":
             await run.check()
-            sandbox = await ShellSandbox.attach(run, sandbox_id=handle.id, workdir=workdir, state=f"{layout.STATE}/sh")
+            sandbox = await self._attach_shell(run, handle.id, workdir)
         else:
             sandbox = await self._attach_helper(run, handle.id, workdir)
         sandbox.mounts = handle.mounts
@@ -149,6 +149,13 @@ class DockerProvider(SandboxProvider):
         if transport not in ("helper", "sh"):
             raise SandboxError(f"the sandbox has not come up: its transport is {transport!r} ({answer.stderr.strip()})")
         return transport
+
+    async def _attach_shell(self, run: ContainerExec, sandbox_id: str, workdir: str) -> Sandbox:
+        try:
+            return await ShellSandbox.attach(run, sandbox_id=sandbox_id, workdir=workdir, state=f"{layout.STATE}/sh")
+        except SandboxError:
+            await self._raise_if_ending(run)
+            raise
 
     async def _attach_helper(self, run: ContainerExec, sandbox_id: str, workdir: str) -> Sandbox:
         async with asyncio.timeout(ATTACH_SECONDS):

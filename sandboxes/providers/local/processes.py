@@ -17,6 +17,9 @@ STOP_SECONDS = 10.0
 """How long processes may take to stand still."""
 STOP_POLL = 0.005
 """Seconds between two looks whether they do."""
+BLOCKED_SECONDS = 0.5
+"""After which a process that waits in the kernel, and was told to stop, counts as standing still: it is, as long as the child
+that it is starting is (`vfork`), and it executes nothing of its own before it has stopped."""
 
 
 def start_time(pid: int) -> int | None:
@@ -67,9 +70,13 @@ class Process:
     def stop(self) -> bool:
         """SIGSTOP it and all that descend from it; whether all of them stand still. What they fork meanwhile is stopped too."""
         end = time.monotonic() + STOP_SECONDS
+        blocked_since = time.monotonic()
         while self.alive():
-            going = [pid for pid in _family(self.pid) if (state := _state(pid)) and state[0] not in (b"T", b"Z", b"X")]
-            if not going:
+            states = {pid: state[0] for pid in _family(self.pid) if (state := _state(pid))}
+            going = [pid for pid, state in states.items() if state not in (b"T", b"Z", b"X")]
+            if any(states[pid] != b"D" for pid in going):
+                blocked_since = time.monotonic()
+            if not going or time.monotonic() - blocked_since > BLOCKED_SECONDS:
                 return True
             if time.monotonic() > end:
                 return False

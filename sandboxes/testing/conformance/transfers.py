@@ -192,6 +192,16 @@ class TransferChecks(Checks):
             FileEntry("sub/file", "100644", 5, _blob(b"hello")),
         ]
 
+    async def test_a_manifest_knows_of_every_change_since_the_one_before(self, sandbox: Sandbox, place: str) -> None:
+        async def blobs() -> dict[str, str]:
+            return {entry.path: entry.blob for entry in await sandbox.manifest(place)}
+
+        await ok(sandbox, f"cd {place} && printf one > a && printf two > b && printf two > c && touch -d '2001-01-01' a b c")
+        assert await blobs() == {"a": _blob(b"one"), "b": _blob(b"two"), "c": _blob(b"two")}
+        await ok(sandbox, f"cd {place} && printf six > a && rm b && mv c d && touch -d '2001-01-01' a d")
+        for _ in range(2):
+            assert await blobs() == {"a": _blob(b"six"), "d": _blob(b"two")}
+
 
 def _blob(content: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()

@@ -16,9 +16,10 @@ OUTPUT_CAP = 1024 * 1024
 class Operations:
     """The operations on one sandbox's files and commands."""
 
-    def __init__(self, commands, journal, workdir, about):
+    def __init__(self, commands, journal, known, workdir, about):
         self._commands = commands
         self._journal = journal
+        self._known = known
         self._workdir = workdir
         self._about = about
 
@@ -138,7 +139,9 @@ class Operations:
     def op_manifest(self, connection, header, _payload):
         """List and hash a tree. A long answer is left in a file, for `get`."""
         gone = self._cancelled(connection, header)
-        records = search.manifest(self._path(header), header["exclude"], gone)
+        walk = self._known.walk()
+        records = search.manifest(self._path(header), header["exclude"], gone, walk)
+        self._known.save(walk)
         if len(records) <= wire.PIECE:
             return {}, records
         name = os.path.join(self._commands.folder, "manifest-" + os.urandom(6).hex())

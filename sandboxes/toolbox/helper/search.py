@@ -119,9 +119,9 @@ def _content(path, budget):
         return head if len(head) < text.SNIFF else head + file.read(status.st_size)
 
 
-def manifest(root, exclude, cancelled):
+def manifest(root, exclude, cancelled, known):
     """Files and links below `root`, sorted: records of `mode size blob path`, each ended by NUL; a link's is followed by its
-    target, also ended by NUL."""
+    target, also ended by NUL. `known` is the `known.Walk` of this walk."""
     if not _start(root):
         raise text.Refused("invalid_path", "Error: '{}' is not a directory".format(root))
     budget = Budget(cancelled, matches=10**9, seconds=MANIFEST_SECONDS)
@@ -134,7 +134,8 @@ def manifest(root, exclude, cancelled):
             records.append((name, record + target + b"\0"))
         elif stat.S_ISREG(status.st_mode):
             mode = "100755" if status.st_mode & 0o100 else "100644"
-            records.append(_record(mode, *_hash_file(entry.path, budget), relative))
+            size, blob = known.blob(status, lambda path=entry.path: _hash_file(path, budget))
+            records.append(_record(mode, size, blob, relative))
     if budget.spent:
         raise text.Refused("timeout", "Error: the workspace could not be read in time")
     if budget.unreadable:
@@ -149,13 +150,14 @@ def _record(mode, size, blob, relative):
 
 
 def _hash_file(path, budget):
+    """The status of a file when it was opened, its size and its blob id."""
     file, status = files.open_regular(path)
     with file:
         size = status.st_size
         if size <= 1024 * 1024:
             data = file.read(size + 1)
-            return len(data), _blob(len(data), [data])
-        return size, _blob(size, _exactly(file, size, budget))
+            return status, len(data), _blob(len(data), [data])
+        return status, size, _blob(size, _exactly(file, size, budget))
 
 
 def _exactly(file, size, budget):

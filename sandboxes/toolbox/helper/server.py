@@ -12,6 +12,7 @@ from . import files, text, wire
 from .commands import Commands
 from .connection import Connection
 from .journal import Journal
+from .known import Known
 from .operations import Operations
 
 THREADS = 8
@@ -31,7 +32,7 @@ class Server:
         journal = Journal(state)
         self._commands = Commands(state, journal, self._selector)
         about = {"boot": os.urandom(8).hex(), "python": "{}.{}.{}".format(*sys.version_info[:3])}
-        self._operations = Operations(self._commands, journal, workdir, about)
+        self._operations = Operations(self._commands, journal, Known(state), workdir, about)
         self._jobs = queue.SimpleQueue()
         self._in_flight = 0
         self._stopping = False

@@ -17,6 +17,9 @@ from orchestrator.service import Service
 
 GRACE = 10
 """Seconds that requests have to be answered once the server is told to end."""
+KEEP_ALIVE = 75
+"""Seconds that a connection stays open between two requests: longer than load balancers and clients keep theirs, so that none
+sends a request into a connection that is being closed."""
 BACKLOG = 1024
 """Connections that wait to be taken."""
 
@@ -55,6 +58,7 @@ def make_server(service: Service) -> ApiServer:
         lifespan="on",
         backlog=BACKLOG,
         timeout_graceful_shutdown=GRACE,
+        timeout_keep_alive=KEEP_ALIVE,
         proxy_headers=False,  # who is on the other end of a proxy is of no importance here: no header of it is believed
     )
     server = ApiServer(config)

@@ -153,6 +153,8 @@ class Runner:
         recorder = Recorder(self._store, lease, redactor)
         watch = Watch(self._store, lease)
         self._watches.add(watch)
+        if self._leaving:  # the word came between the claim and here
+            watch.hand_over()
         try:
             work = Assignment(
                 run=run, spec=spec, folder=folder, secrets=secrets, lease=lease, settings=self._settings, store=self._store,

@@ -16,10 +16,10 @@ OUTPUT_CAP = 1024 * 1024
 class Operations:
     """The operations on one sandbox's files and commands."""
 
-    def __init__(self, commands, journal, known, workdir, about):
+    def __init__(self, commands, journal, hashed, workdir, about):
         self._commands = commands
         self._journal = journal
-        self._known = known
+        self._hashed = hashed
         self._workdir = workdir
         self._about = about
 
@@ -139,9 +139,9 @@ class Operations:
     def op_manifest(self, connection, header, _payload):
         """List and hash a tree. A long answer is left in a file, for `get`."""
         gone = self._cancelled(connection, header)
-        walk = self._known.walk()
+        walk = self._hashed.walk()
         records = search.manifest(self._path(header), header["exclude"], gone, walk)
-        self._known.save(walk)
+        self._hashed.save(walk)
         if len(records) <= wire.PIECE:
             return {}, records
         name = os.path.join(self._commands.folder, "manifest-" + os.urandom(6).hex())

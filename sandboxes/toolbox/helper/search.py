@@ -121,7 +121,7 @@ def _content(path, budget):
 
 def manifest(root, exclude, cancelled, known):
     """Files and links below `root`, sorted: records of `mode size blob path`, each ended by NUL; a link's is followed by its
-    target, also ended by NUL. `known` is the `known.Walk` of this walk."""
+    target, also ended by NUL. `known` is the `hashed.Walk` of this walk."""
     if not _start(root):
         raise text.Refused("invalid_path", "Error: '{}' is not a directory".format(root))
     budget = Budget(cancelled, matches=10**9, seconds=MANIFEST_SECONDS)

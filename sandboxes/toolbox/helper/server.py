@@ -11,8 +11,8 @@ import time
 from . import files, text, wire
 from .commands import Commands
 from .connection import Connection
+from .hashed import Hashed
 from .journal import Journal
-from .known import Known
 from .operations import Operations
 
 THREADS = 8
@@ -32,7 +32,7 @@ class Server:
         journal = Journal(state)
         self._commands = Commands(state, journal, self._selector)
         about = {"boot": os.urandom(8).hex(), "python": "{}.{}.{}".format(*sys.version_info[:3])}
-        self._operations = Operations(self._commands, journal, Known(state), workdir, about)
+        self._operations = Operations(self._commands, journal, Hashed(state), workdir, about)
         self._jobs = queue.SimpleQueue()
         self._in_flight = 0
         self._stopping = False

@@ -44,6 +44,7 @@ def test_one_process_takes_a_run_executes_it_and_leaves_nothing(up, is_running) 
         made = client.post("/v1/runs", json={"task": {"command": "echo hello"}})
         assert made.status_code == 201, made.text
         ended = client.get(f"/v1/runs/{made.json()['id']}/join").json()
+        assert ended["error"] is None, ended["error"]["message"]
         assert ended["status"] == "success"
         assert [worker["pid"] for worker in client.get("/v1/workers").json()["items"]] == [process.pid]
         assert client.get("/readyz").status_code == 200

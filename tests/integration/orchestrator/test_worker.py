@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -14,12 +15,19 @@ import redis
 
 from orchestrator.broker import Broker
 from orchestrator.errors import InfrastructureError, WorkerUnavailable
-from orchestrator.runs.models import RunStatus
+from orchestrator.queue import QUEUE
+from orchestrator.runs.models import Run, RunStatus, WorkerInfo
+from orchestrator.runs.schema import open_database
+from orchestrator.runs.store import Store, now
 from orchestrator.service import Service
 from orchestrator.service import door as service_module
 from orchestrator.spec import RunSpec
+from orchestrator.worker.runner import Runner
 from sandboxes.portal import portal
 from sandboxes.providers.registry import get_provider
+
+NO_PROCESS = 2**22 + 1
+"""An id that no process can have: Linux counts to 2**22."""
 
 
 def submit(service: Service, base: Path, command: str, **more: object) -> str:
@@ -64,6 +72,31 @@ def test_a_worker_that_is_told_to_stop_leaves_its_run_to_the_next_one(new_home, 
         assert service.get(run_id).status is RunStatus.PENDING
         with pytest.raises(WorkerUnavailable, match="start one with `fanfold worker`"):
             list(service.follow(run_id))
+        service.cancel(run_id)
+
+
+async def test_a_worker_that_is_told_to_stop_while_it_takes_a_run_leaves_it_too(new_home, tmp_path: Path) -> None:
+    nudged: list[str] = []
+    with new_home() as settings, Service(settings) as service:
+        engine, loop = open_database(settings.database, settings.home / "database.lock"), asyncio.get_running_loop()
+        worker = WorkerInfo("worker", "here", NO_PROCESS, 1, now(), now(), [QUEUE])
+        Store(engine).worker_alive(worker)
+        run_id = submit(service, tmp_path, "sleep 600")
+        runner: Runner
+
+        class ToldMeanwhile(Store):
+            """The word comes when the run is this worker's, and before it watches over it."""
+
+            def get(self, run_id: str) -> Run:
+                loop.call_soon_threadsafe(runner.hand_over)
+                return super().get(run_id)
+
+        runner = Runner(settings, ToldMeanwhile(engine), worker.id, nudge=nudged.append)
+        async with asyncio.timeout(30):
+            await runner.execute(run_id)
+        Store(engine).worker_gone(worker.id)
+        engine.dispose()
+        assert (service.get(run_id).status, nudged) == (RunStatus.PENDING, [run_id])
         service.cancel(run_id)
 
 

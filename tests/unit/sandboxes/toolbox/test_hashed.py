@@ -11,9 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sandboxes.toolbox.helper import known as known_module
-from sandboxes.toolbox.helper import search
-from sandboxes.toolbox.helper.known import Known, Walk
+from sandboxes.toolbox.helper import hashed, search
+from sandboxes.toolbox.helper.hashed import Hashed, Walk
 
 LATER = 10.0
 """Seconds: longer than what changed just now is not remembered."""
@@ -30,12 +29,12 @@ class Tree:
         self.root, state = folder / "root", folder / "state"
         self.root.mkdir()
         state.mkdir()
-        self._known = Known(str(state), clock)
+        self._hashed = Hashed(str(state), clock)
 
     def manifest(self) -> bytes:
-        walk = self._known.walk()
+        walk = self._hashed.walk()
         found: bytes = search.manifest(str(self.root), [], lambda: False, walk)
-        self._known.save(walk)
+        self._hashed.save(walk)
         return found
 
     def plainly(self) -> bytes:
@@ -106,11 +105,11 @@ def test_times_that_no_clock_shows_are_no_error(tmp_path: Path) -> None:
 def test_a_memory_that_was_damaged_or_is_too_large_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = Tree(tmp_path)
     (tree.root / "a").write_text("a")
-    memory = tmp_path / "state" / "known-blobs"
+    memory = tmp_path / "state" / "hashed"
     for content in (b"x", random.Random(1).randbytes(1_000_003)):
         memory.write_bytes(content)
         assert tree.manifest() == tree.plainly()
-    monkeypatch.setattr(known_module, "FILE_CAP", 10)
+    monkeypatch.setattr(hashed, "FILE_CAP", 10)
     (tree.root / "b").write_text("b")
     assert tree.manifest() == tree.manifest() == tree.plainly()
 

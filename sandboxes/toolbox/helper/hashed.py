@@ -20,11 +20,11 @@ _KEY = 20
 _RECORD = 40
 
 
-class Known:
+class Hashed:
     """Blob ids of files, kept on the sandbox's disk between two walks."""
 
     def __init__(self, state, clock=time.time):
-        self._path = os.path.join(state, "known-blobs")
+        self._path = os.path.join(state, "hashed")
         self._clock = clock
 
     def walk(self):

@@ -7,7 +7,7 @@ interpreters and package managers leave behind.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -40,15 +40,32 @@ _FILES_CAP: Final = 1000
 @contextmanager
 def litter(base: BaseTree) -> Iterator[Callable[[str], bool]]:
     """A function that tells whether a path that is not in `base` is litter."""
+    with _repository(LITTER) as repository:
+        _write_rules(base, Path(repository.workdir))
+        yield _matcher(repository)
+
+
+@contextmanager
+def matching(patterns: Iterable[str]) -> Iterator[Callable[[str], bool]]:
+    """A function that tells whether a path matches `patterns`, read as the lines of a `.gitignore` at the top."""
+    with _repository(patterns) as repository:
+        yield _matcher(repository)
+
+
+@contextmanager
+def _repository(patterns: Iterable[str]) -> Iterator[pygit2.Repository]:
     with tempfile.TemporaryDirectory(prefix="fanfold-ignore-") as name:
         folder = Path(name).resolve()
         repository = pygit2.init_repository(str(folder))
         repository.config["core.excludesfile"] = "/dev/null"  # the rules of whoever runs the worker are not the task's
         exclude = folder / ".git" / "info" / "exclude"
         exclude.parent.mkdir(exist_ok=True)
-        exclude.write_text("\n".join(LITTER) + "\n")
-        _write_rules(base, folder)
-        yield lambda path: repository.path_is_ignored(path.encode("utf-8", "replace").decode())
+        exclude.write_text("\n".join(patterns) + "\n")
+        yield repository
+
+
+def _matcher(repository: pygit2.Repository) -> Callable[[str], bool]:
+    return lambda path: repository.path_is_ignored(path.encode("utf-8", "replace").decode())
 
 
 def _write_rules(base: BaseTree, folder: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, Literal
 
 from sandboxes.errors import ArchiveRefused
 from sandboxes.workspace.manifest import LINK, Mode
@@ -18,13 +18,18 @@ from sandboxes.workspace.tarwriter import CHUNK
 
 DEFAULT_EXCLUDE: Final = (".git",)
 """Names that are in no tree: a repository's own folder is not a part of the work."""
+SUBMODULE: Final = "160000"
+"""The mode of another repository's folder in a tree of Git's. No sandbox reports one: there it is a folder with files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What is at a path: a file, an executable or a symbolic link, by the blob id of its content (or target)."""
+    """What is at a path: a file, an executable or a symbolic link, by the blob id of its content (or target).
 
-    mode: Mode
+    Of a submodule, `blob` is the id of its commit, which is in no store, and `size` is 0.
+    """
+
+    mode: Mode | Literal["160000"]
     blob: str
     size: int
 

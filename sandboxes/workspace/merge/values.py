@@ -22,7 +22,8 @@ Kind = Literal[
 - add/add: both made a file at this path, or moved one there, with different contents.
 - modify/delete: one changed what the other removed. mode: both made a file, one of them executable.
 - type: one has a file where the other has a link or a submodule. link, submodule: both changed where it points.
-- rename/delete: one moved what the other removed or made another thing of. rename/rename: both moved the same file, to different places.
+- rename/delete: one moved what the other removed or made another thing of. rename/rename: both moved the same file, to
+  different places.
 - file/folder: one has a file where the other has a folder.
 """
 

@@ -6,7 +6,21 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli import api, controller, doctor, exec, keys, run, runs, sandboxes, schedules, tenants, up, worker
+from orchestrator.cli import (
+    api,
+    controller,
+    doctor,
+    exec,
+    keys,
+    merge,
+    run,
+    runs,
+    sandboxes,
+    schedules,
+    tenants,
+    up,
+    worker,
+)
 from orchestrator.cli.main import show_version
 from orchestrator.cli.options import HELP_OPTIONS, command
 
@@ -16,7 +30,7 @@ HELP = """Runs AI agents, and plain commands, in sandboxes."""
 EXIT_CODES = """\b
 Exit codes:
   0    success
-  1    the task failed: its command, its check or its agent
+  1    the task failed: its command, its check or its agent; a merge left conflicts
   2    bad input: an option, a task file, a missing folder or key
   3    infrastructure: the sandbox, the queue, the worker, the machine
   4    timeout
@@ -49,6 +63,7 @@ command(app, exec.exec, passes_arguments=True)
 app.add_typer(runs.app, name="runs")
 app.add_typer(schedules.app, name="schedules")
 app.add_typer(sandboxes.app, name="sandboxes")
+command(app, merge.merge)
 command(app, up.up)
 command(app, worker.worker)
 command(app, controller.controller)

@@ -60,7 +60,7 @@ def _repository(patterns: Iterable[str]) -> Iterator[pygit2.Repository]:
         repository.config["core.excludesfile"] = "/dev/null"  # the rules of whoever runs the worker are not the task's
         exclude = folder / ".git" / "info" / "exclude"
         exclude.parent.mkdir(exist_ok=True)
-        exclude.write_text("\n".join(patterns) + "\n")
+        exclude.write_bytes("\n".join((*patterns, "")).encode("utf-8", "replace"))
         yield repository
 
 

@@ -31,7 +31,7 @@ API = "http://127.0.0.1:8000"
 HOOK = "https://hooks.example.com/fanfold"
 SECONDS = 100
 """For one page."""
-NO_TASK = ("script.yaml", "policy.yaml", "prices.yaml")
+NO_TASK = ("script.yaml", "policy.yaml", "prices.yaml", "merge.yaml")
 
 
 @pytest.fixture(scope="module")

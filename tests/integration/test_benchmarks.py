@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from benchmarks import filesystem, harness, local, measure, runs, runs_langgraph, runs_load, swerex, toolbox
+from benchmarks import filesystem, harness, local, measure, merge, runs, runs_langgraph, runs_load, swerex, toolbox
 from benchmarks.measure import Config, Row, table
 
 QUICK = Config(quick=True)
@@ -32,6 +32,11 @@ def assert_whole(rows, least):
 def test_the_local_benchmark_gives_whole_rows():
     [bench] = local.BENCH.values()
     assert_whole(measure.measured(bench, QUICK), 4)
+
+
+def test_the_benchmark_beside_git_gives_whole_rows():
+    [bench] = merge.BENCH.values()
+    assert_whole(measure.measured(bench, QUICK), 2)
 
 
 @pytest.mark.timeout(300)

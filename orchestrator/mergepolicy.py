@@ -25,7 +25,7 @@ class MergeRule(Strict):
     policy: Choice = "markers"
     """What the tree holds where there is a conflict."""
     driver: Driver = "text"
-    """`json`: by key where the lines conflict; `auto`: that, for names that end in `.json`."""
+    """`json`, `toml`, `yaml`: by key where the lines conflict; `auto`: by the end of the name."""
     command: str | None = None
     """What makes the file anew once two children have changed it."""
 

@@ -5,7 +5,8 @@ conflict as a value. It agrees with `git merge-tree` on what is a conflict; test
 it does not, and why. It works on what was changed alone: what nobody touched is neither read nor compared.
 
 - `fold`: the children, one after the other. `stages`: what three sides have at each path, after `renames`.
-- `path`: what one path comes to; `text` and `jsons` for contents. `policy`: what is done where two sides disagree.
+- `path`: what one path comes to; `text` for its lines, `drivers` for files that are merged by key.
+- `policy`: what is done where two sides disagree.
 - `report.MergeReport`: the result for people and programs.
 
 Files are bytes: line ends and encodings are neither changed nor compared in any clever way, so a side that changed all line

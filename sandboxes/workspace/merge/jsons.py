@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Final
 
+from sandboxes.workspace.merge.bykey import MISSING, Unmergeable, merge_values
+
 _INDENT: Final = re.compile(r"[\[{]\r?\n([ \t]+)")
-_MISSING: Final = object()
-
-
-class _Unmergeable(Exception):
-    """These documents are for the text merge."""
 
 
 def merge_json(base: bytes | None, ours: bytes, theirs: bytes) -> bytes | None:
@@ -22,51 +19,10 @@ def merge_json(base: bytes | None, ours: bytes, theirs: bytes) -> bytes | None:
     or a number that would come out in another form. Lists are values: they are not merged.
     """
     try:
-        merged = _merge(_MISSING if base is None else _load(base), _load(ours), _load(theirs))
+        merged = merge_values(MISSING if base is None else _load(base), _load(ours), _load(theirs))
         return _dump(merged, ours.decode())
-    except (ValueError, RecursionError, _Unmergeable):
+    except (ValueError, RecursionError, Unmergeable):
         return None
-
-
-def _merge(base: Any, ours: Any, theirs: Any) -> Any:
-    if _same(ours, theirs) or _same(theirs, base):
-        return ours
-    if _same(ours, base):
-        return theirs
-    if not (isinstance(ours, dict) and isinstance(theirs, dict)):
-        raise _Unmergeable
-    before = base if isinstance(base, dict) else {}
-    merged = {}
-    for key in _order(ours, theirs):
-        value = _merge(*(side.get(key, _MISSING) for side in (before, ours, theirs)))
-        if value is not _MISSING:
-            merged[key] = value
-    return merged
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Equal as JSON: `1`, `1.0` and `true` are three values, the order of keys is none."""
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    if isinstance(one, list):
-        return len(one) == len(other) and all(map(_same, one, other))
-    return bool(one == other)
-
-
-def _order(ours: Iterable[str], theirs: Iterable[str]) -> Iterator[str]:
-    """The keys of ours in their order; new ones of theirs behind the key of ours that they follow there."""
-    followers: dict[str | None, list[str]] = {None: []}
-    followers.update((key, []) for key in ours)
-    anchor: str | None = None
-    for key in theirs:
-        if key in followers:
-            anchor = key
-        else:
-            followers[anchor].append(key)
-    for leader, keys in followers.items():
-        yield from keys if leader is None else (leader, *keys)
 
 
 def _load(text: bytes) -> Any:
@@ -78,14 +34,14 @@ def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise _Unmergeable
+            raise Unmergeable
         found[key] = value
     return found
 
 
 def _refuse(constant: str) -> None:
     """`NaN` and infinities are no JSON."""
-    raise _Unmergeable
+    raise Unmergeable
 
 
 def _number(kind: type[float] | type[int]) -> Any:
@@ -94,7 +50,7 @@ def _number(kind: type[float] | type[int]) -> Any:
     def parse(literal: str) -> float | int:
         value = kind(literal)
         if repr(value) != literal:
-            raise _Unmergeable
+            raise Unmergeable
         return value
 
     return parse

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from sandboxes.workspace.manifest import LINK
-from sandboxes.workspace.merge.jsons import merge_json
+from sandboxes.workspace.merge.drivers import driver_for
 from sandboxes.workspace.merge.policy import Rule
 from sandboxes.workspace.merge.shelf import Shelf
 from sandboxes.workspace.merge.stages import Stage
@@ -92,8 +92,8 @@ class PathMerger:
         if not all(is_text(side) for side in sides if side is not None):
             return self._undecided(stage, "binary")
         text = self._texts.merge(*sides)
-        if text is None and (rule.driver == "json" or (rule.driver == "auto" and stage.path.endswith(".json"))):
-            text = merge_json(*sides)
+        if text is None and (by_key := driver_for(rule.driver, stage.path)) is not None:
+            text = by_key(*sides)
         if text is not None:
             return Verdict(self._node(ours, text), "both")
         return self._lines(rule, ours, sides, labels, "content" if base else "add/add")

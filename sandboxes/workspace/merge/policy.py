@@ -23,8 +23,8 @@ Choice = Literal["markers", "ours", "theirs", "union", "fail", "ask"]
 
 A file in the place of a folder is never taken, whatever the choice: the folder, or the file that was there, stays.
 """
-Driver = Literal["text", "json", "auto"]
-"""How a file is merged when its lines conflict. `json`: by key; `auto`: by key when the name ends in `.json`."""
+Driver = Literal["text", "json", "toml", "yaml", "auto"]
+"""How a file is merged when its lines conflict: `text` leaves it at that, `auto` goes by the end of its name."""
 
 RULES_CAP: Final = 1000
 """Rules of a policy."""
@@ -50,7 +50,7 @@ DEFAULT: Final = Rule()
 
 @dataclass(frozen=True)
 class Policy:
-    """Rules, of which the last one that matches a path holds, as in a `.gitignore`; and which paths are merged at all."""
+    """Rules, of which the last one that matches a path holds, and it alone; and which paths are merged at all."""
 
     rules: tuple[Rule, ...] = ()
     include: tuple[str, ...] = ()

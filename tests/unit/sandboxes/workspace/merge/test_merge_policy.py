@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sandboxes.errors import InvalidSpec
-from sandboxes.workspace.merge import Child, Choice, Policy, Rule, merge
+from sandboxes.workspace.merge import Child, Choice, Driver, Policy, Rule, merge
 from tests.unit.sandboxes.workspace.merge.worlds import LINES, World, always
 from tests.unit.sandboxes.workspace.trees import FILE, LINK, Files
 
@@ -117,6 +117,23 @@ def test_json_is_merged_by_key_where_a_rule_says_so(world: World) -> None:
         came = world.merge(base, *sides, policy=Policy((Rule("*", driver=driver),)))  # type: ignore[arg-type]
         assert came.files == {b"p.json": (FILE, b'{\n  "a": 1,\n  "c": 2,\n  "b": 2\n}\n')}
         assert came.result.clean
+
+
+@pytest.mark.parametrize(
+    ("path", "driver", "clean"),
+    [
+        (b"p.toml", "auto", True),
+        (b"p.toml", "toml", True),
+        (b"p.toml", "yaml", False),
+        (b"p.toml", "text", False),
+        (b"p.txt", "auto", False),
+        (b"p.txt", "toml", True),
+    ],
+)
+def test_a_driver_is_that_of_the_rule_or_of_the_name(world: World, path: bytes, driver: Driver, clean: bool) -> None:
+    sides: list[Files] = [{path: (FILE, b"a = 1\n%s = 2\n" % key)} for key in (b"b", b"c")]
+    came = world.merge({path: (FILE, b"a = 1\n")}, *sides, policy=Policy((Rule("*", driver=driver),)))
+    assert came.result.clean == clean
 
 
 def test_two_children_of_one_name_are_refused(world: World) -> None:

@@ -135,7 +135,7 @@ def _pieces(content: bytes) -> Mapping[bytes, int]:
     for line in (*(line + b"\n" for line in lines), last):
         for at in range(0, len(line), _SPAN):
             piece = line[at : at + _SPAN]
-            pieces[piece] += len(piece)
+            pieces[piece.lstrip(b"\0")] += len(piece)  # Git's hash of a piece does not see them
     return pieces
 
 

@@ -105,7 +105,7 @@ class _Staging:
             self._stages[target] = replace(there, base=origin.base, kind="rename/delete")
         elif origin.base is not None and _is_file(elsewhere.node) != _is_file(origin.base.node):
             self._stages[source] = replace(origin, base=None)  # a new thing, which only happens to be there
-            self._stages[target] = there if here else replace(there, base=origin.base, kind="rename/delete")
+            self._stages[target] = replace(there, base=origin.base, kind=None if here else "rename/delete")  # here: moved, too
             return
         elif here is None:
             kind: Kind | None = "type" if origin.base and not _same_type(elsewhere.node, origin.base.node) else None

@@ -167,6 +167,23 @@ def test_a_file_that_moved_to_where_the_other_made_one(world: World) -> None:
         assert b"another" in came.files[b"g"][1]
 
 
+def test_a_file_that_moved_while_the_other_made_a_link_of_it(world: World) -> None:
+    moved = {**without(b"f"), b"g": (FILE, LINES)}
+    linked: Files = {**BASE, b"f": (LINK, b"other")}
+    came = world.merge(BASE, moved, linked)
+    assert came.kinds == [("g", "rename/delete")]
+    assert came.files == {**moved, b"f": (LINK, b"other")}
+
+
+def test_a_file_that_both_moved_and_one_left_a_link_to(world: World) -> None:
+    moved = {**without(b"f"), b"g": (FILE, LINES)}
+    linked: Files = {**BASE, b"f": (LINK, b"g"), b"g": (FILE, LINES.replace(b"line 1", b"ONE"))}
+    for sides in ([moved, linked], [linked, moved]):
+        came = world.merge(BASE, *sides)
+        assert came.result.clean
+        assert came.files == linked
+
+
 def test_two_files_that_moved_to_one_place(world: World) -> None:
     base: Files = {b"a": (FILE, LINES), b"b": (FILE, LINES.replace(b"line", b"row"))}
     came = world.merge(base, {b"c": base[b"a"], b"b": base[b"b"]}, {b"c": base[b"b"], b"a": base[b"a"]})

@@ -5,6 +5,8 @@
 - `archive.pack_folder` writes a local folder as a deterministic tar; `foreign.normalize` makes such a tar of an archive that
   a stranger made; both go through `tarwriter.TarWriter`.
 - `tree.BaseTree.from_tar` is the state that a run starts from; `tree.Tree` is any state.
+- `folders` reads a local folder as a tree and writes a tree as one.
+- `merge.merge(base, children, policy)` folds what many made of a base into one tree.
 - `patch.make_patch(base, manifest, fetch)` is the way from the base to what a sandbox holds now, as `git apply` takes it.
 
 Paths are relative, with `/`, and bytes that are not UTF-8 in them are surrogate escapes (`os.fsdecode`).

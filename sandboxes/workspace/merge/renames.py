@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from functools import lru_cache
+from functools import cache
 from itertools import islice
 from typing import Final
 
@@ -19,6 +19,8 @@ from sandboxes.workspace.tree import SUBMODULE, Node
 
 PAIRS_CAP: Final = 100_000
 """Pairs of files whose contents are compared. Where there are more, only what kept its content or its name is found."""
+BYTES_CAP: Final = 64 * 1024**2
+"""Bytes of all these files together: so much of them is in memory at once, in pieces."""
 _WHOLE: Final = 60_000
 """The score of two files that are the same."""
 _LIKE: Final = _WHOLE // 2
@@ -48,9 +50,9 @@ def find_renames(gone: Mapping[str, Node], new: Mapping[str, Node], wanted: Coll
             del sources[source], targets[target]
 
     settle(_same_content(sources, targets))
-    measure = _measure(read)
-    settle(_same_name(sources, targets, wanted, measure))
-    settle(_like_content({path: node for path, node in sources.items() if path in wanted}, targets, measure))
+    settle(_same_name(sources, targets, wanted, _measure(lambda blob: _pieces(read(blob)))))
+    left = {path: node for path, node in sources.items() if path in wanted}
+    settle(_like_content(left, targets, _measure(cache(lambda blob: _pieces(read(blob))))))
     return {source: target for source, target in found.items() if source in wanted}
 
 
@@ -86,7 +88,8 @@ def _same_name(
 
 def _like_content(sources: Mapping[str, Node], targets: Mapping[str, Node], measure: Measure) -> dict[str, str]:
     """The likest pairs first; among equals those with the same name."""
-    if len(sources) * len(targets) > PAIRS_CAP:
+    size = sum(node.size for side in (sources, targets) for node in side.values())
+    if len(sources) * len(targets) > PAIRS_CAP or size > BYTES_CAP:
         return {}
     scored: list[tuple[int, bool, str, str]] = []
     for target, node in targets.items():
@@ -112,9 +115,7 @@ Measure = Callable[[Node, Node, int], int]
 """How much of one file is in another: 0 to `_WHOLE`. 0 when it cannot reach the third argument."""
 
 
-def _measure(read: Read) -> Measure:
-    pieces = lru_cache(maxsize=1024)(lambda blob: _pieces(read(blob)))
-
+def _measure(pieces: Callable[[str], Mapping[bytes, int]]) -> Measure:
     def measure(old: Node, new: Node, least: int) -> int:
         larger, smaller = max(old.size, new.size), min(old.size, new.size)
         if _kind(old) or _kind(new) or larger > TEXT_CAP or larger * (_WHOLE - least) < (larger - smaller) * _WHOLE:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sandboxes.workspace.merge.renames import PAIRS_CAP, find_renames
+from sandboxes.workspace.merge.renames import BYTES_CAP, PAIRS_CAP, find_renames
 from sandboxes.workspace.store import blob_id
 from sandboxes.workspace.tree import Node
 from tests.unit.sandboxes.workspace.merge.worlds import LINES
@@ -62,3 +62,10 @@ def test_contents_of_too_many_pairs_are_not_compared() -> None:
     gone: Files = {b"gone%d" % n: (FILE, LINES + b"%d\n" % n) for n in range(count)}
     new: Files = {b"new%d" % n: (FILE, LINES + b"%d!\n" % n) for n in range(count)}
     assert moves(gone, new) == {}
+
+
+def test_contents_of_too_many_bytes_are_not_compared_unless_the_name_is_the_same() -> None:
+    large = b"x" * (BYTES_CAP // 2)
+    assert moves({b"a": (FILE, large)}, {b"b": (FILE, large + b"\n")}) == {}
+    assert moves({b"a": (FILE, LINES)}, {b"b": (FILE, LINES + b"\n")}) == {"a": "b"}
+    assert moves({b"a": (FILE, large)}, {b"x/a": (FILE, large + b"\n")}) == {"a": "x/a"}

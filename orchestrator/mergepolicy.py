@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import get_args
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, field_validator
 
-from orchestrator.complaints import complaints
+from orchestrator.complaints import read_as
 from orchestrator.errors import BadInput
 from orchestrator.yamlfile import read_yaml
 from sandboxes.errors import InvalidSpec
@@ -87,7 +87,4 @@ def _load(path: Path) -> Policy:
     document = read_yaml(path)
     if not isinstance(document.value, dict):
         raise BadInput(f"{document.source}: a policy is a mapping: 'rules', and 'include' and 'exclude' if you need them")
-    try:
-        return MergePolicy.model_validate(document.value).to_policy()
-    except ValidationError as exc:
-        raise BadInput("\n".join(complaints(exc, MergePolicy, document))) from exc
+    return read_as(MergePolicy, document).to_policy()

@@ -35,7 +35,7 @@ async def examine(provider: SandboxProvider, *, attempt: bool) -> dict[str, Any]
     """What `provider` can do; with `attempt`, after it has given an answer from a sandbox."""
     capabilities = await provider.capabilities()
     found = dataclasses.asdict(capabilities)
-    found["networks"] = sorted(found["networks"])
+    found |= {key: sorted(found[key]) for key in ("networks", "fork_scopes")}
     notes = list(found.pop("notes"))
     seconds = await first_answer(provider) if attempt else None
     return {"available": True, "capabilities": found, "notes": notes, "seconds": seconds, "error": None}

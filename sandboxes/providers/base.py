@@ -1,21 +1,27 @@
-"""What a sandbox provider is: five methods over plain JSON handles, and a declaration of what it can do."""
+"""What a sandbox provider is: five methods over plain JSON handles, and a declaration of what it can do.
+
+Forks and snapshots work on every provider: `copying` makes them by those five methods. A provider may have a faster way.
+"""
 
 from __future__ import annotations
 
 import re
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from sandboxes.errors import InvalidSpec, Unsupported
+from sandboxes.errors import FanfoldSandboxError, InvalidSpec, Unsupported
+from sandboxes.providers import copying
 from sandboxes.sandbox import Sandbox
 
 Network = Literal["none", "public", "allowlist"]
+Scope = Literal["workspace", "filesystem"]
+"""What a fork carries: the working directory, or also what was changed of a writable system."""
 
 _UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4, "ki": 1024, "mi": 1024**2, "gi": 1024**3, "ti": 1024**4}
 
@@ -110,6 +116,13 @@ class SandboxSpec(Strict):
     runtime: str | None = None
     """Another OCI runtime of the engine (`runsc`)."""
 
+    def told(self) -> dict[str, Any]:
+        """For `SandboxHandle.data`: JSON without the environment, which may hold secrets, and without paths of this machine."""
+        told = self.model_dump(mode="json", exclude={"env", "rootfs", "mounts"}, exclude_defaults=True)
+        untold = ["rootfs"] if self.rootfs is not None else []
+        untold += ["mounts"] if any(mount.source is not None for mount in self.mounts) else []
+        return {"mounts": told_mounts(self), "spec": told, "untold": untold}
+
 
 @dataclass(frozen=True)
 class Capabilities:
@@ -130,6 +143,12 @@ class Capabilities:
     runtime: bool = False
     pause: bool = False
     """Whether a sandbox can be paused: it keeps its memory, and takes no CPU."""
+    fork_scopes: frozenset[Scope] = frozenset({"workspace"})
+    """What `fork` can carry. `filesystem` is no more than `workspace` where the system is read-only."""
+    native_fork: bool = False
+    """Whether forks share the parent's files as a layer, in a time that does not grow with them. Else they are copied."""
+    fork_pauses: bool = False
+    """Whether the parent stands still while there are forks that share its files."""
     notes: tuple[str, ...] = ()
     """Why something is missing and how to get it: one sentence each, shown by `fanfold doctor`."""
 
@@ -153,8 +172,8 @@ class Capabilities:
 
 
 @dataclass(frozen=True)
-class SandboxHandle:
-    """What another process needs to adopt a sandbox: plain JSON, no secrets in it."""
+class _Handle:
+    """What another process needs to go on with something on a platform: plain JSON, no secrets in it."""
 
     provider: str
     id: str
@@ -162,7 +181,7 @@ class SandboxHandle:
     created_at: str = ""
     """ISO 8601, UTC."""
     expires_at: str = ""
-    """ISO 8601, UTC: when its lifetime ends."""
+    """ISO 8601, UTC: when its lifetime ends; empty when it has none."""
     data: Mapping[str, Any] = field(default_factory=dict)
     """The provider's own."""
 
@@ -177,6 +196,14 @@ class SandboxHandle:
             "data": dict(self.data),
         }
 
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Raises `InvalidSpec` when `value` is no handle."""
+        try:
+            return cls(**value)
+        except TypeError as exc:
+            raise InvalidSpec(f"not a handle: {exc}") from exc
+
     @property
     def mounts(self) -> tuple[Mount, ...]:
         """What the sandbox was made with, without where it came from. Raises `InvalidSpec` when `data` does not tell it."""
@@ -185,13 +212,37 @@ class SandboxHandle:
         except (TypeError, ValueError) as exc:
             raise InvalidSpec(f"not a sandbox handle: its mounts cannot be read: {exc}") from exc
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> SandboxHandle:
-        """Raises `InvalidSpec` when `value` is no handle."""
+    @property
+    def told_spec(self) -> SandboxSpec:
+        """What `data` tells of the spec, see `SandboxSpec.told`. Raises `InvalidSpec` when it tells none."""
         try:
-            return cls(**value)
-        except TypeError as exc:
-            raise InvalidSpec(f"not a sandbox handle: {exc}") from exc
+            return SandboxSpec.model_validate({**self.data["spec"], "mounts": self.mounts})
+        except (KeyError, TypeError, ValueError) as exc:
+            raise InvalidSpec(f"the handle of {self.id:.80} does not tell what it was made with: give a spec") from exc
+
+    @property
+    def spec(self) -> SandboxSpec:
+        """What it was made with, without `env`. Raises `InvalidSpec` when it had paths of a machine: no handle tells these."""
+        spec = self.told_spec
+        if untold := self.data.get("untold"):
+            raise InvalidSpec(f"{self.id:.80} was made with {' and '.join(map(str, untold))} of its machine: give a spec")
+        return spec
+
+
+@dataclass(frozen=True)
+class SandboxHandle(_Handle):
+    """A sandbox, for any process."""
+
+
+@dataclass(frozen=True)
+class SnapshotHandle(_Handle):
+    """What the files of a sandbox were at a moment, for any process."""
+
+
+Forked = SandboxHandle | FanfoldSandboxError
+"""What became of one child: its handle, or why there is none."""
+Labels = Mapping[str, str] | Sequence[Mapping[str, str]] | None
+"""Labels for the children of a fork: the same for all, or one mapping for each."""
 
 
 def told_mounts(spec: SandboxSpec) -> list[dict[str, str]]:
@@ -207,6 +258,16 @@ def new_sandbox_id() -> str:
 def is_sandbox_id(text: str) -> bool:
     """Whether this can be an id of ours. An id comes from a handle, which may be forged: check it before it names a thing."""
     return re.fullmatch(r"sbx-[0-9a-f]{16}", text) is not None
+
+
+def new_snapshot_id() -> str:
+    """`snp-` and 16 hexadecimal digits."""
+    return "snp-" + secrets.token_hex(8)
+
+
+def is_snapshot_id(text: str) -> bool:
+    """Whether this can be the id of a snapshot of ours; see `is_sandbox_id`."""
+    return re.fullmatch(r"snp-[0-9a-f]{16}", text) is not None
 
 
 def lifetime_stamps(spec: SandboxSpec) -> tuple[str, str]:
@@ -225,9 +286,12 @@ class SandboxProvider(ABC):
         """What can be done here, now. Raises `ProviderUnavailable` when the platform is not there."""
 
     @abstractmethod
-    async def create(self, spec: SandboxSpec, labels: Mapping[str, str] | None = None) -> SandboxHandle:
-        """Make a sandbox and start it. When this raises, nothing is left behind.
+    async def create(
+        self, spec: SandboxSpec, labels: Mapping[str, str] | None = None, *, from_snapshot: SnapshotHandle | None = None
+    ) -> SandboxHandle:
+        """Make a sandbox and start it; its working directory is empty, or as in a snapshot. When this raises, nothing is left.
 
+        A provider without snapshots of its own leaves those to `copying.restored`.
         Raises `Unsupported`, `ProviderUnavailable`, `ImageNotFound` or `SandboxError`.
         """
 
@@ -263,6 +327,57 @@ class SandboxProvider(ABC):
     async def resume(self, handle: SandboxHandle) -> None:
         """Let a paused sandbox go on; it has to before it is attached. What is not paused is no error. Raises as `pause`."""
         raise Unsupported(f"provider '{self.name}' cannot pause a sandbox")
+
+    async def fork(
+        self,
+        handle: SandboxHandle,
+        count: int,
+        *,
+        spec: SandboxSpec | None = None,
+        labels: Labels = None,
+        scope: Scope = "workspace",
+    ) -> list[Forked]:
+        """Make `count` sandboxes with the files of this one as they stand; for each its handle, or why it could not be made.
+
+        Processes, sockets, the environment, `/tmp` and what the sandbox knows of its calls are not carried over. `spec` is
+        what the children are to be; by default what the parent was made with, without `env`. Where `fork_pauses` is declared,
+        the parent is paused when this returns and some child was made; `resume` is refused until the last one is destroyed.
+        Children may outlive it. Raises for what concerns all of them, and then leaves none: `InvalidSpec`, `Unsupported`,
+        `SandboxNotFound`, `SandboxGone` or `SandboxError`.
+        """
+        wanted = await self.check_fork(handle, count, spec, labels, scope)
+        return await copying.forked(self, handle, *wanted)
+
+    async def check_fork(
+        self, handle: SandboxHandle, count: int, spec: SandboxSpec | None, labels: Labels, scope: Scope
+    ) -> tuple[SandboxSpec, list[dict[str, str]]]:
+        """What the children of a fork are to be, and the labels of each. Raises `InvalidSpec` or `Unsupported`."""
+        each = [labels or {}] * count if labels is None or isinstance(labels, Mapping) else labels
+        if count < 1 or len(each) != count:
+            raise InvalidSpec(f"a fork of {count} with {len(each)} labels: give at least 1 child, and labels for all or each")
+        wanted = spec or handle.spec
+        await self.check(wanted)
+        if scope == "filesystem" and handle.told_spec.system == "overlay":
+            if scope not in (await self.capabilities()).fork_scopes:
+                raise Unsupported(f"provider '{self.name}' cannot fork the filesystem of a sandbox, only its workspace")
+            if wanted.system != "overlay":
+                raise InvalidSpec("a fork of the filesystem needs `system: overlay`, as its parent has")
+        return wanted, [dict(one) for one in each]
+
+    async def snapshot(self, handle: SandboxHandle, labels: Mapping[str, str] | None = None) -> SnapshotHandle:
+        """Keep the working directory as it is now, for `create`. It does not change, and outlives its sandbox.
+
+        By default it is kept in a sandbox of its own, which `find` shows, for `copying.SNAPSHOT_SECONDS`. Raises as `attach`.
+        """
+        return SnapshotHandle(**(await copying.kept(self, handle, labels or {})).to_json())
+
+    async def delete_snapshot(self, snapshot: SnapshotHandle) -> None:
+        """Remove a snapshot. Sandboxes that were made from it go on. What is already gone is no error."""
+        await self.destroy(SandboxHandle(**snapshot.to_json()))
+
+    async def find_snapshots(self, labels: Mapping[str, str] | None = None) -> list[SnapshotHandle]:
+        """Snapshots of this provider that carry all these labels, also those whose making was cut off."""
+        return [SnapshotHandle(**one.to_json()) for one in await self.find({**(labels or {}), **copying.SNAPSHOT_MARK})]
 
     async def aclose(self) -> None:
         """Let go of connections to the platform. Sandboxes go on."""

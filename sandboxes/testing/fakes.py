@@ -18,7 +18,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from sandboxes import protocol as p
-from sandboxes.providers.base import Capabilities, SandboxHandle, SandboxProvider, SandboxSpec
+from sandboxes.providers.base import Capabilities, SandboxHandle, SandboxProvider, SandboxSpec, SnapshotHandle
 from sandboxes.sandbox import Command, CommandSpec, FileEntry, Sandbox
 
 TIDYING = frozenset({"aclose", "destroy"})
@@ -94,10 +94,12 @@ class FaultyProvider(SandboxProvider):
         await self._fault.strike("capabilities")
         return await self._inner.capabilities()
 
-    async def create(self, spec: SandboxSpec, labels: Mapping[str, str] | None = None) -> SandboxHandle:
+    async def create(
+        self, spec: SandboxSpec, labels: Mapping[str, str] | None = None, *, from_snapshot: SnapshotHandle | None = None
+    ) -> SandboxHandle:
         """See `SandboxProvider`."""
         await self._fault.strike("create")
-        return await self._inner.create(spec, labels)
+        return await self._inner.create(spec, labels, from_snapshot=from_snapshot)
 
     async def attach(self, handle: SandboxHandle) -> Sandbox:
         """See `SandboxProvider`."""

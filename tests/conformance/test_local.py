@@ -32,3 +32,6 @@ class TestLocal(ProviderConformance):
         ),
         **ROOTS_GAPS,
     }
+
+    async def left_of(self, provider, ids):
+        return [str(path) for id_ in ids for path in provider._sandboxes.glob(f"{id_}*")]

@@ -12,7 +12,7 @@ from docker.types import HostConfig, LogConfig
 from docker.types import Mount as EngineMount
 
 from sandboxes.errors import InvalidSpec
-from sandboxes.providers.base import SandboxSpec, told_mounts
+from sandboxes.providers.base import SandboxSpec
 from sandboxes.providers.docker import layout
 from sandboxes.providers.docker.users import User
 
@@ -86,7 +86,7 @@ def configuration(spec: SandboxSpec, plan: Plan, api_version: str) -> dict[str, 
         "user": plan.user.ids,
         "working_dir": spec.workdir,
         "environment": {"HOME": layout.HOME, **spec.env},
-        "labels": {**labels(plan, spec.workdir), layout.MOUNTS_LABEL: json.dumps(told_mounts(spec))},
+        "labels": {**labels(plan, spec.workdir), layout.TOLD_LABEL: json.dumps(spec.told())},
         "healthcheck": NO_HEALTHCHECK,
         "host_config": _host(spec, plan, api_version),
     }

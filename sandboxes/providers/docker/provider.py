@@ -10,15 +10,16 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from sandboxes.errors import SandboxError, SandboxGone, SandboxNotFound, Unsupported
+from sandboxes.providers import copying
 from sandboxes.providers.base import (
     Capabilities,
     SandboxHandle,
     SandboxProvider,
     SandboxSpec,
+    SnapshotHandle,
     is_sandbox_id,
     lifetime_stamps,
     new_sandbox_id,
-    told_mounts,
 )
 from sandboxes.providers.docker import container, images, layout, lifecycle, users
 from sandboxes.providers.docker.engine import Engine
@@ -93,8 +94,12 @@ class DockerProvider(SandboxProvider):
         if spec.runtime is not None and spec.runtime not in runtimes:
             raise Unsupported(f"the engine has no runtime {spec.runtime!r}, only: {', '.join(runtimes)}")
 
-    async def create(self, spec: SandboxSpec, labels: Mapping[str, str] | None = None) -> SandboxHandle:
+    async def create(
+        self, spec: SandboxSpec, labels: Mapping[str, str] | None = None, *, from_snapshot: SnapshotHandle | None = None
+    ) -> SandboxHandle:
         """See `SandboxProvider`."""
+        if from_snapshot is not None:
+            return await copying.restored(self, from_snapshot, spec, labels)
         await self.check(spec)
         created_at, expires_at = lifetime_stamps(spec)
         plan = container.Plan(
@@ -114,7 +119,7 @@ class DockerProvider(SandboxProvider):
                 await making
             await self._remove(plan.sandbox_id)
             raise
-        data = {"transport": transport, "workdir": spec.workdir, "mounts": told_mounts(spec)}
+        data = {"transport": transport, "workdir": spec.workdir, **spec.told()}
         return SandboxHandle(self.name, plan.sandbox_id, plan.labels, created_at, expires_at, data)
 
     def _create(self, spec: SandboxSpec, plan: container.Plan) -> str:
@@ -230,5 +235,5 @@ def _handle(marks: Mapping[str, str]) -> SandboxHandle:
         {key.removeprefix(prefix): value for key, value in marks.items() if key.startswith(prefix)},
         marks.get(layout.CREATED_LABEL, ""),
         marks.get(layout.EXPIRES_LABEL, ""),
-        {"workdir": marks.get(layout.WORKDIR_LABEL, "/workspace"), "mounts": json.loads(marks.get(layout.MOUNTS_LABEL, "[]"))},
+        {"workdir": marks.get(layout.WORKDIR_LABEL, "/workspace"), **json.loads(marks.get(layout.TOLD_LABEL, "{}"))},
     )

@@ -26,6 +26,14 @@ _ETC = (
 
 
 @dataclass(frozen=True)
+class Lowers:
+    """Folders of this machine that lie below what a sandbox writes, the lowest first."""
+
+    workspace: tuple[Path, ...] = ()
+    system: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
 class Layout:
     """The folder of one sandbox on this machine."""
 
@@ -34,13 +42,15 @@ class Layout:
     def __truediv__(self, name: str) -> Path:
         return self.folder / name
 
-    def make(self, owner: int | None) -> None:
+    def make(self, owner: int | None, lowers: Lowers = Lowers()) -> None:
         """Make the parts that the sandbox writes to, owned by whom its processes will be."""
         for name in ("base", "upper", "work", "state", "tmp", "etc"):
             (self / name).mkdir(parents=True)
             if owner is not None:
                 os.chown(self / name, owner, owner)
         (self / "tmp").chmod(0o1777)
+        if lowers.workspace:
+            (self / "upper").chmod(lowers.workspace[-1].stat().st_mode & 0o7777)  # the top layer's is what is seen
         self.folder.chmod(0o711 if owner is not None else 0o700)
 
 
@@ -62,16 +72,27 @@ def write_etc(layout: Layout, uid: int, gid: int) -> None:
     (layout / "etc" / "hosts").write_text("127.0.0.1 localhost sandbox\n::1 localhost\n")
 
 
-def arguments(spec: SandboxSpec, layout: Layout, toolbox: Path, skeleton: Path | None) -> list[str]:
+def system_layer(spec: SandboxSpec) -> str:
+    """Where, in its folder, a sandbox keeps what it changes of the system."""
+    return f"system/{'root' if spec.rootfs else 'usr'}-upper"
+
+
+def arguments(
+    spec: SandboxSpec,
+    layout: Layout,
+    toolbox: Path,
+    skeleton: Path | None,
+    lowers: Lowers = Lowers(),
+) -> list[str]:
     """Everything between `bwrap` and the command."""
     uid, gid = numeric_user(spec)
     args = ["--unshare-all", "--unshare-user", "--disable-userns", "--hostname", "sandbox", "--clearenv"]
     args += ["--uid", str(uid), "--gid", str(gid)]
     if spec.network == "public":
         args += ["--share-net"]
-    args += _rootfs(spec.rootfs, spec.system, layout) if spec.rootfs else _host_system(spec, layout, skeleton)
+    args += _rootfs(spec.rootfs, spec.system, layout, lowers) if spec.rootfs else _host_system(spec, layout, skeleton, lowers)
     args += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/run", "--dir", HOME]
-    args += _temporary(spec, layout)
+    args += _temporary(spec, layout, lowers)
     args += ["--bind", str(layout / "state"), STATE, "--ro-bind", str(toolbox), TOOLBOX]
     for name in ("passwd", "group", "hosts"):
         args += ["--ro-bind", str(layout / "etc" / name), f"/etc/{name}"]
@@ -86,23 +107,27 @@ def arguments(spec: SandboxSpec, layout: Layout, toolbox: Path, skeleton: Path |
     return [*args, "--chdir", spec.workdir]
 
 
-def _temporary(spec: SandboxSpec, layout: Layout) -> list[str]:
+def _temporary(spec: SandboxSpec, layout: Layout, lowers: Lowers) -> list[str]:
     """The working directory and /tmp: on disk and copy-on-write, or in sized memory file systems when the disk is limited."""
     if spec.resources.disk is not None:
         limited = ["--size", str(TMP_SIZE), "--perms", "1777", "--tmpfs", "/tmp"]  # noqa: S108
         return [*limited, "--size", str(spec.resources.disk), "--tmpfs", spec.workdir]
     shared = ["--bind", str(layout / "tmp"), "/tmp"]  # noqa: S108
     overlay = ["--overlay", str(layout / "upper"), str(layout / "work"), spec.workdir]
-    return [*shared, "--overlay-src", str(layout / "base"), *overlay]
+    return [*shared, *_sources(lowers.workspace or (layout / "base",)), *overlay]
 
 
-def _rootfs(rootfs: str, system: str, layout: Layout) -> list[str]:
+def _sources(folders: tuple[Path, ...]) -> list[str]:
+    return [word for folder in folders for word in ("--overlay-src", str(folder))]
+
+
+def _rootfs(rootfs: str, system: str, layout: Layout, lowers: Lowers) -> list[str]:
     if not Path(rootfs).is_dir():
         raise ImageNotFound(f"rootfs {rootfs!r} is not a folder of this machine")
     if system == "read-only":
         # A throw-away overlay takes the mount points that the folder lacks; it is made read-only at the end.
         return ["--overlay-src", rootfs, "--tmp-overlay", "/"]
-    return ["--overlay-src", rootfs, "--overlay", *_layer(layout, "root"), "/"]
+    return ["--overlay-src", rootfs, *_sources(lowers.system), "--overlay", *_layer(layout, "root"), "/"]
 
 
 def _layer(layout: Layout, name: str) -> list[str]:
@@ -118,16 +143,23 @@ def _owner(layout: Layout) -> tuple[int, int]:
     return status.st_uid, status.st_gid
 
 
-def _host_system(spec: SandboxSpec, layout: Layout, skeleton: Path | None) -> list[str]:
-    args = ["--ro-bind", "/usr", "/usr"]
-    if skeleton is not None:
-        args = ["--overlay-src", "/usr", "--overlay-src", str(skeleton), "--overlay", *_layer(layout, "usr"), "/usr"]
+def top_folders() -> list[str]:
+    """This machine's `/bin`, `/lib` and the like, which are links into `/usr` or folders."""
+    args = []
     for name in _TOP:
         place = Path("/") / name
         if place.is_symlink():
             args += ["--symlink", str(place.readlink()), f"/{name}"]
         elif place.is_dir():
             args += ["--ro-bind", str(place), f"/{name}"]
+    return args
+
+
+def _host_system(spec: SandboxSpec, layout: Layout, skeleton: Path | None, lowers: Lowers) -> list[str]:
+    args = ["--ro-bind", "/usr", "/usr"]
+    if skeleton is not None:
+        args = [*_sources((Path("/usr"), skeleton, *lowers.system)), "--overlay", *_layer(layout, "usr"), "/usr"]
+    args += top_folders()
     for name in _ETC:
         place = Path("/etc") / name
         if place.exists():

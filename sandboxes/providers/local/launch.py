@@ -64,7 +64,7 @@ def launch(
                 stderr=log,
                 start_new_session=True,
                 check=True,
-                **_surroundings(bwrap, owner),
+                **surroundings(bwrap, owner),
             )
         os.close(status_write)
         status_write = -1
@@ -80,7 +80,8 @@ def launch(
                 os.close(descriptor)
 
 
-def _surroundings(bwrap: Path, owner: int | None) -> dict[str, Any]:
+def surroundings(bwrap: Path, owner: int | None) -> dict[str, Any]:
+    """How bubblewrap is started, as arguments of `subprocess.run`: as whom, and with nothing of this process."""
     groups: list[int] | None = None if owner is None else []
     return {"cwd": bwrap, "env": {}, "user": owner, "group": owner, "extra_groups": groups, "timeout": START_SECONDS}
 
@@ -144,7 +145,7 @@ def _tried(layout: jail.Layout, shared: str, bwrap: Path, owner: int | None) -> 
             capture_output=True,
             text=True,
             check=False,
-            **_surroundings(bwrap, owner),
+            **surroundings(bwrap, owner),
         )
     finally:
         remove_tree(layout.folder)

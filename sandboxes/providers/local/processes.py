@@ -20,6 +20,7 @@ STOP_POLL = 0.005
 BLOCKED_SECONDS = 0.5
 """After which a process that waits in the kernel, and was told to stop, counts as standing still: it is, as long as the child
 that it is starting is (`vfork`), and it executes nothing of its own before it has stopped."""
+_STILL = (b"T", b"Z", b"X")
 
 
 def start_time(pid: int) -> int | None:
@@ -67,13 +68,18 @@ class Process:
         """Whether it still runs."""
         return start_time(self.pid) == self.started
 
+    def still(self) -> bool:
+        """Whether it was stopped, or has ended."""
+        state = _state(self.pid)
+        return state is None or state[0] in _STILL
+
     def stop(self) -> bool:
         """SIGSTOP it and all that descend from it; whether all of them stand still. What they fork meanwhile is stopped too."""
         end = time.monotonic() + STOP_SECONDS
         blocked_since = time.monotonic()
         while self.alive():
             states = {pid: state[0] for pid in _family(self.pid) if (state := _state(pid))}
-            going = [pid for pid, state in states.items() if state not in (b"T", b"Z", b"X")]
+            going = [pid for pid, state in states.items() if state not in _STILL]
             if any(states[pid] != b"D" for pid in going):
                 blocked_since = time.monotonic()
             if not going or time.monotonic() - blocked_since > BLOCKED_SECONDS:

@@ -1,7 +1,8 @@
 """The local provider: each sandbox is a folder, a bubblewrap, and a helper that listens on a socket it inherited.
 
 The socket's name lies on this machine, outside of what the sandbox sees: it can neither replace it nor point it elsewhere.
-Nothing but that folder and the processes belong to a sandbox, so that any process of the same user can adopt it.
+Nothing but that folder and the processes belong to a sandbox, so that any process of the same user can adopt it. A fork
+stands on what its parent wrote, as a layer: see `layers`.
 """
 
 from __future__ import annotations
@@ -12,24 +13,31 @@ import hashlib
 import json
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from sandboxes.errors import ProviderUnavailable, SandboxError, SandboxGone, SandboxNotFound
+from sandboxes.errors import ProviderUnavailable, SandboxError, SandboxGone, SandboxNotFound, Unsupported
+from sandboxes.providers import copying
 from sandboxes.providers.base import (
     Capabilities,
+    Forked,
+    Labels,
     SandboxHandle,
     SandboxProvider,
     SandboxSpec,
+    Scope,
+    SnapshotHandle,
     is_sandbox_id,
+    is_snapshot_id,
     lifetime_stamps,
     new_sandbox_id,
-    told_mounts,
+    new_snapshot_id,
 )
-from sandboxes.providers.local import cgroups, jail, launch, system
+from sandboxes.providers.local import cgroups, jail, launch, snapshots, system
+from sandboxes.providers.local.layers import HUSK, Below, Layers
 from sandboxes.providers.local.processes import Process
-from sandboxes.providers.local.removal import remove_tree
 from sandboxes.sandbox import Sandbox
 from sandboxes.toolbox import client
 from sandboxes.toolbox.attached import ToolboxSandbox
@@ -39,6 +47,8 @@ SANDBOX_UID = 298_417
 """Whom sandboxes run as on this machine when root starts them: nobody else's uid."""
 ROOTS_PLACE = Path("/var/lib/fanfold")
 """Where the sandboxes of root are, each installation's in a folder of its own."""
+LOWERS_CAP = 3000
+"""Bytes of the paths of layers that one sandbox stands on; the kernel takes a page for all options of a mount."""
 _SOCKET = "toolbox.sock"
 
 
@@ -57,6 +67,7 @@ class LocalProvider(SandboxProvider):
             self._owner = None
             self._sandboxes = home.absolute() / "sandboxes"
             self._shared = self._sandboxes / ".shared"
+        self._layers = Layers(self._sandboxes)
 
     async def capabilities(self) -> Capabilities:
         """See `SandboxProvider`."""
@@ -83,16 +94,37 @@ class LocalProvider(SandboxProvider):
             mounts=True,
             idle_timeout=True,
             pause=True,
+            fork_scopes=frozenset({"workspace", "filesystem"}),
+            native_fork=True,
+            fork_pauses=True,
             notes=() if whole else (note,),
         )
 
-    async def create(self, spec: SandboxSpec, labels: Mapping[str, str] | None = None) -> SandboxHandle:
+    async def create(
+        self, spec: SandboxSpec, labels: Mapping[str, str] | None = None, *, from_snapshot: SnapshotHandle | None = None
+    ) -> SandboxHandle:
         """See `SandboxProvider`."""
         await self.check(spec)
+        if from_snapshot is None:
+            return await self._create(spec, labels, Below())
+        below = self._layers.below(self._snapshot_folder(from_snapshot.id).name).with_top(from_snapshot.id, system=False)
+        if not _in_memory(spec):
+            return await self._create(spec, labels, below)
+        # What is held in memory stands on nothing: it gets its files from a sandbox that is not.
+        between = await self._create(_on_disk(spec), labels, below)
+        try:
+            return copying.only(await copying.forked(self, between, spec, [labels or {}]))
+        finally:
+            await self.destroy(between)
+
+    async def _create(
+        self, spec: SandboxSpec, labels: Mapping[str, str] | None, below: Below, parent: Process | None = None
+    ) -> SandboxHandle:
+        """Make a sandbox that stands on these layers; `parent` must stand still."""
         created, expires = lifetime_stamps(spec)
-        data = {"workdir": spec.workdir, "mounts": told_mounts(spec)}
+        data = {"workdir": spec.workdir, **spec.told()}
         handle = SandboxHandle(self.name, new_sandbox_id(), dict(labels or {}), created, expires, data)
-        starting = asyncio.ensure_future(asyncio.to_thread(self._start, spec, handle))
+        starting = asyncio.ensure_future(asyncio.to_thread(self._start, spec, handle, below, parent))
         try:
             await asyncio.shield(starting)
             await (await self._connect(handle, launch.START_SECONDS)).aclose()
@@ -111,15 +143,28 @@ class LocalProvider(SandboxProvider):
             raise SandboxNotFound(f"{sandbox_id!r:.80} is not the id of a local sandbox")
         return self._sandboxes / sandbox_id
 
-    def _start(self, spec: SandboxSpec, handle: SandboxHandle) -> None:
+    def _snapshot_folder(self, snapshot_id: str) -> Path:
+        if not is_snapshot_id(snapshot_id):
+            raise SandboxNotFound(f"{snapshot_id!r:.80} is not the id of a local snapshot")
+        return self._sandboxes / snapshot_id
+
+    def _start(self, spec: SandboxSpec, handle: SandboxHandle, below: Below, parent: Process | None) -> None:
         layout = jail.Layout(self._folder(handle.id))
-        layout.folder.mkdir(parents=True)
-        (layout / "handle.json").write_text(json.dumps(handle.to_json()))  # first: `find` knows a half-made sandbox by it
-        layout.make(self._owner)
+        with self._layers.locked():
+            if parent is not None and not (parent.alive() and parent.still()):
+                raise SandboxGone("the sandbox that is forked has ended, or goes on again")
+            self._layers.add(handle.id, "handle.json", json.dumps(handle.to_json()), below)
+        lowers = jail.Lowers(
+            tuple(self._sandboxes / name / "upper" for name in below.workspace),
+            tuple(self._sandboxes / name / jail.system_layer(spec) for name in below.system),
+        )
+        if not all(folder.is_dir() for folder in lowers.system):
+            raise SandboxError("a fork of the filesystem has to have the system that its parent has: its `rootfs`, or none")
+        layout.make(self._owner, lowers)
         uid, gid = jail.numeric_user(spec)
         jail.write_etc(layout, uid, gid)
         skeleton = system.skeleton(self._shared, self._owner) if spec.system == "overlay" and not spec.rootfs else None
-        arguments = jail.arguments(spec, layout, system.toolbox(self._shared), skeleton)
+        arguments = jail.arguments(spec, layout, system.toolbox(self._shared), skeleton, lowers)
         if cgroups.usable():
             cgroups.create(handle.id, spec.resources)
         with contextlib.ExitStack() as stack:
@@ -185,7 +230,102 @@ class LocalProvider(SandboxProvider):
 
     async def resume(self, handle: SandboxHandle) -> None:
         """See `SandboxProvider`."""
-        await asyncio.to_thread(self._living(handle).go_on)
+        await asyncio.to_thread(self._resume, handle)
+
+    def _resume(self, handle: SandboxHandle) -> None:
+        with self._layers.locked():
+            process = self._living(handle)
+            if forks := self._layers.standing_on(handle.id):
+                raise SandboxError(
+                    f"local sandbox {handle.id} cannot go on while {len(forks)} others stand on its files: "
+                    f"destroy {', '.join(forks[:10])} first"
+                )
+            process.go_on()
+
+    async def fork(
+        self,
+        handle: SandboxHandle,
+        count: int,
+        *,
+        spec: SandboxSpec | None = None,
+        labels: Labels = None,
+        scope: Scope = "workspace",
+    ) -> list[Forked]:
+        """See `SandboxProvider`. What is held in memory, on either side, is copied."""
+        wanted, each = await self.check_fork(handle, count, spec, labels, scope)
+        with_system = scope == "filesystem" and handle.told_spec.system == "overlay"
+        process = self._living(handle)
+        below = self._layers.below(handle.id).with_top(handle.id, system=with_system)
+        if _in_memory(handle.told_spec) or _in_memory(wanted) or self._too_deep(below):
+            if with_system:
+                raise Unsupported("local forks the filesystem only where nothing is held in memory (`resources.disk`)")
+            return await copying.forked(self, handle, wanted, each)
+        went_on = await self._hold(handle, process)
+        try:
+            made = await copying.settled([self._create(wanted, one, below, process) for one in each], self)
+        except BaseException:
+            await self._let_go(handle, went_on)
+            raise
+        if not any(isinstance(one, SandboxHandle) for one in made):
+            await self._let_go(handle, went_on)
+        return made
+
+    def _too_deep(self, below: Below) -> bool:
+        """Whether the kernel could not be told of so many layers."""
+        return sum(len(os.fsencode(self._sandboxes / name / "upper")) + 9 for name in below.workspace) > LOWERS_CAP
+
+    async def _hold(self, handle: SandboxHandle, process: Process) -> bool:
+        """Let a sandbox stand still; whether it did not before."""
+        went_on = not process.still()
+        try:
+            await _to_its_end(self.pause(handle))
+        except BaseException:
+            await self._let_go(handle, went_on)
+            raise
+        return went_on
+
+    async def _let_go(self, handle: SandboxHandle, went_on: bool) -> None:
+        """Let a sandbox go on if it did before, and nobody stands on it."""
+        if went_on:
+            with contextlib.suppress(SandboxError):
+                await asyncio.shield(self.resume(handle))
+
+    async def snapshot(self, handle: SandboxHandle, labels: Mapping[str, str] | None = None) -> SnapshotHandle:
+        """See `SandboxProvider`. It stays until it is deleted; the sandbox stands still while what it wrote is copied."""
+        process = self._living(handle)
+        if _in_memory(handle.told_spec):
+            between = copying.only(await copying.forked(self, handle, _on_disk(handle.told_spec), [labels or {}]))
+            try:
+                return await self.snapshot(between, labels)
+            finally:
+                await self.destroy(between)
+        created = datetime.now(UTC).isoformat()
+        made = SnapshotHandle(self.name, new_snapshot_id(), dict(labels or {}), created, "", handle.data)
+        try:
+            went_on = await self._hold(handle, process)
+            try:
+                await _to_its_end(asyncio.to_thread(self._keep, handle.id, made))
+            finally:
+                await self._let_go(handle, went_on)
+        except BaseException:
+            await self.delete_snapshot(made)
+            raise
+        return made
+
+    def _keep(self, sandbox_id: str, made: SnapshotHandle) -> None:
+        with self._layers.locked():
+            self._layers.add(made.id, "snapshot.json", json.dumps(made.to_json()), self._layers.below(sandbox_id))
+        upper = self._folder(sandbox_id) / "upper"
+        snapshots.copy_layer(upper, self._snapshot_folder(made.id) / "upper", self._bwrap(), self._owner)
+
+    async def delete_snapshot(self, snapshot: SnapshotHandle) -> None:
+        """See `SandboxProvider`."""
+        await asyncio.to_thread(self._layers.retire, self._snapshot_folder(snapshot.id).name)
+
+    async def find_snapshots(self, labels: Mapping[str, str] | None = None) -> list[SnapshotHandle]:
+        """See `SandboxProvider`."""
+        paths = [*self._sandboxes.glob("snp-*/snapshot.json"), *self._unneeded("snp-*")]
+        return [SnapshotHandle.from_json(one) for one in _told(paths) if (labels or {}).items() <= one["labels"].items()]
 
     def _living(self, handle: SandboxHandle) -> Process:
         """The first process of a sandbox. Raises `SandboxNotFound` or `SandboxGone`."""
@@ -206,18 +346,40 @@ class LocalProvider(SandboxProvider):
         if process is not None and not process.kill():
             raise SandboxError(f"process {process.pid} of local sandbox {sandbox_id} cannot be killed")
         cgroups.remove(sandbox_id)
-        if folder.exists():
-            remove_tree(folder)
-        with contextlib.suppress(OSError):
-            self._sandboxes.rmdir()  # only when it is empty
+        self._layers.retire(folder.name)
 
     async def find(self, labels: Mapping[str, str] | None = None) -> list[SandboxHandle]:
         """See `SandboxProvider`."""
-        wanted = (labels or {}).items()
-        found = []
-        for path in sorted(self._sandboxes.glob("sbx-*/handle.json")):
-            with contextlib.suppress(OSError, ValueError):
-                handle = SandboxHandle.from_json(json.loads(path.read_text()))
-                if wanted <= handle.labels.items():
-                    found.append(handle)
-        return found
+        paths = [*self._sandboxes.glob("sbx-*/handle.json"), *self._unneeded("sbx-*")]
+        return [SandboxHandle.from_json(one) for one in _told(paths) if (labels or {}).items() <= one["labels"].items()]
+
+    def _unneeded(self, pattern: str) -> list[Path]:
+        """Records of what was left by somebody who was killed while it was removed."""
+        return [folder / HUSK for folder in self._layers.unneeded() if folder.match(pattern)]
+
+
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Await what a thread does. A thread cannot be cancelled: when we are, it is waited for, too."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
+def _told(paths: Iterable[Path]) -> Iterator[dict[str, Any]]:
+    """What is in these files, as far as they are there."""
+    for path in sorted(paths):
+        with contextlib.suppress(OSError, ValueError):
+            yield json.loads(path.read_text())
+
+
+def _in_memory(spec: SandboxSpec) -> bool:
+    """Whether the working directory is: then nothing can stand on it, and it on nothing."""
+    return spec.resources.disk is not None
+
+
+def _on_disk(spec: SandboxSpec) -> SandboxSpec:
+    """A sandbox that holds the same files for a while."""
+    return spec.model_copy(update={"resources": spec.resources.model_copy(update={"disk": None}), "mounts": ()})

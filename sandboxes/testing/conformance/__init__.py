@@ -31,6 +31,7 @@ for _module in pkgutil.iter_modules(__path__):
 
 from sandboxes.testing.conformance.commands import CommandChecks  # noqa: E402 - after the rewriting of asserts is set up
 from sandboxes.testing.conformance.durability import DurabilityChecks  # noqa: E402
+from sandboxes.testing.conformance.forking import ForkChecks  # noqa: E402
 from sandboxes.testing.conformance.hostility import HostileSandboxChecks  # noqa: E402
 from sandboxes.testing.conformance.isolation import IsolationChecks  # noqa: E402
 from sandboxes.testing.conformance.killing import KillChecks  # noqa: E402
@@ -40,6 +41,7 @@ from sandboxes.testing.conformance.mounts import MountChecks  # noqa: E402
 from sandboxes.testing.conformance.names import NameChecks  # noqa: E402
 from sandboxes.testing.conformance.reading import ReadingChecks  # noqa: E402
 from sandboxes.testing.conformance.searching import SearchChecks  # noqa: E402
+from sandboxes.testing.conformance.snapshots import SnapshotChecks  # noqa: E402
 from sandboxes.testing.conformance.streams import StreamChecks  # noqa: E402
 from sandboxes.testing.conformance.transfers import TransferChecks  # noqa: E402
 from sandboxes.testing.conformance.twins import TwinChecks  # noqa: E402
@@ -50,6 +52,8 @@ class ProviderConformance(  # pytest runs the last group first
     HostileSandboxChecks,
     LimitChecks,
     LifecycleChecks,
+    SnapshotChecks,
+    ForkChecks,
     MountChecks,
     IsolationChecks,
     TwinChecks,
@@ -69,6 +73,7 @@ class ProviderConformance(  # pytest runs the last group first
 __all__ = [
     "CommandChecks",
     "DurabilityChecks",
+    "ForkChecks",
     "HostileSandboxChecks",
     "IsolationChecks",
     "KillChecks",
@@ -79,6 +84,7 @@ __all__ = [
     "ProviderConformance",
     "ReadingChecks",
     "SearchChecks",
+    "SnapshotChecks",
     "StreamChecks",
     "TransferChecks",
     "TwinChecks",

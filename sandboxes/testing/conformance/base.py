@@ -85,12 +85,22 @@ class Maker:
         assert await self.provider.find(self.labels) == []
         return None
 
+    async def fork(self, handle: SandboxHandle, count: int = 1, **options: Any) -> list[SandboxHandle]:
+        """Forks of a sandbox, none of which may fail."""
+        made = await self.provider.fork(handle, count, **{"labels": self.labels, **options})
+        children = [one for one in made if isinstance(one, SandboxHandle)]
+        self._handles += children
+        assert len(children) == count, made
+        return children
+
     async def clean(self) -> None:
-        """Close every client and destroy every sandbox."""
+        """Close every client, destroy every sandbox and delete every snapshot."""
         for client in self._clients:
             await client.aclose()
         for handle in [*self._handles, *await self.provider.find(self.labels)]:
             await self.provider.destroy(handle)
+        for snapshot in await self.provider.find_snapshots(self.labels):
+            await self.provider.delete_snapshot(snapshot)
 
 
 class Checks:

@@ -23,7 +23,7 @@ from sandboxes.toolbox.calls import call_scope
 
 @dataclass(frozen=True)
 class Job:
-    """What the other process has to do: `start`, `execute` or `read`, with these arguments, in the sandbox of this handle."""
+    """What the other process has to do with the sandbox of this handle: `start`, `execute`, `read`, `fork` or `snapshot`."""
 
     handle: Mapping[str, Any]
     what: str
@@ -48,12 +48,25 @@ async def begin(provider_factory: ProviderFactory, job: Job) -> asyncio.subproce
 
 async def perform(provider: SandboxProvider, job: Job) -> None:
     """Do the job and say what came of it on stdout."""
+    if job.what in ("fork", "snapshot"):
+        return await _divide(provider, job)
     sandbox = await provider.attach(SandboxHandle.from_json(job.handle))
     try:
         say(await _ask(sandbox, job))
     finally:
         await sandbox.aclose()
         await provider.aclose()
+
+
+async def _divide(provider: SandboxProvider, job: Job) -> None:
+    """Fork the sandbox into some, or keep its files, under the labels that are the job's arguments."""
+    say("begun")
+    handle = SandboxHandle.from_json(job.handle)
+    if job.what == "fork":
+        await provider.fork(handle, 3, labels=job.arguments)
+    else:
+        await provider.snapshot(handle, job.arguments)
+    say("done")
 
 
 async def _ask(sandbox: Sandbox, job: Job) -> str:

@@ -8,7 +8,7 @@ import pytest
 from sandboxes.providers import copying
 from sandboxes.providers.base import SandboxProvider
 from sandboxes.providers.local import LocalProvider
-from sandboxes.testing.conformance import ForkChecks, SnapshotChecks
+from sandboxes.testing.conformance import FamilyChecks, ForkChecks, SnapshotChecks
 
 
 class PlainProvider(LocalProvider):
@@ -34,6 +34,6 @@ def provider_factory(tmp_path_factory):
     return functools.partial(PlainProvider, tmp_path_factory.mktemp("home"))
 
 
-class TestCopying(SnapshotChecks, ForkChecks):
+class TestCopying(SnapshotChecks, FamilyChecks, ForkChecks):
     async def left_of(self, provider, ids):
         return [str(path) for id_ in ids for path in provider._sandboxes.glob(f"{id_}*")]

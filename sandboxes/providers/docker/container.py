@@ -28,6 +28,20 @@ _RESERVED = ("/", "/proc", "/sys", "/dev", layout.OWN)
 
 
 @dataclass(frozen=True)
+class Under:
+    """What a sandbox stands on."""
+
+    owner: str
+    """Id of the sandbox or snapshot right below it."""
+    names: tuple[str, ...]
+    """Volumes, the lowest first."""
+    folders: tuple[str, ...]
+    """Where the engine has what is in them."""
+    mode: int
+    """Permission bits of the working directory."""
+
+
+@dataclass(frozen=True)
 class Plan:
     """What `create` has found out, beyond the spec."""
 
@@ -41,6 +55,9 @@ class Plan:
     """Targets of hidden mounts that are files in the image."""
     nothing: str = ""
     """Where the engine has the file that hides them."""
+    under: Under | None = None
+    unset: tuple[str, ...] = ()
+    """Variables of the image that the sandbox does not get."""
 
 
 def check_places(spec: SandboxSpec) -> None:
@@ -59,13 +76,15 @@ def check_places(spec: SandboxSpec) -> None:
             raise InvalidSpec(f"mount {mount.target}: the source {mount.source} does not exist on this machine")
 
 
-def labels(plan: Plan, workdir: str) -> dict[str, str]:
+def labels(plan: Plan, spec: SandboxSpec) -> dict[str, str]:
     """Labels of everything that belongs to a sandbox; `find` makes its handle from them again."""
     return {
         layout.SANDBOX_LABEL: plan.sandbox_id,
         layout.CREATED_LABEL: plan.created_at,
         layout.EXPIRES_LABEL: plan.expires_at,
-        layout.WORKDIR_LABEL: workdir,
+        layout.WORKDIR_LABEL: spec.workdir,
+        layout.TOLD_LABEL: json.dumps(spec.told()),
+        layout.LABELS_LABEL: json.dumps(dict(plan.labels)),
         **{layout.USER_LABEL_PREFIX + key: value for key, value in plan.labels.items()},
     }
 
@@ -85,8 +104,8 @@ def configuration(spec: SandboxSpec, plan: Plan, api_version: str) -> dict[str, 
         "command": [],
         "user": plan.user.ids,
         "working_dir": spec.workdir,
-        "environment": {"HOME": layout.HOME, **spec.env},
-        "labels": {**labels(plan, spec.workdir), layout.TOLD_LABEL: json.dumps(spec.told())},
+        "environment": {**dict.fromkeys(plan.unset), "HOME": layout.HOME, **spec.env},
+        "labels": labels(plan, spec),
         "healthcheck": NO_HEALTHCHECK,
         "host_config": _host(spec, plan, api_version),
     }
@@ -139,10 +158,11 @@ def _memory(spec: SandboxSpec, plan: Plan) -> dict[str, str]:
 def _mounts(spec: SandboxSpec, plan: Plan) -> list[EngineMount]:
     found = [EngineMount(layout.TOOLBOX, layout.toolbox_volume(), type="volume", read_only=True)]
     if not in_memory(spec):
-        ours = labels(plan, spec.workdir)
+        ours = labels(plan, spec)
+        stands = plan.under is not None  # then its volume is made already, and nothing of the image is copied into it
         found += [
             EngineMount(layout.STATE, layout.state_volume(plan.sandbox_id), type="volume", labels=ours),
-            EngineMount(spec.workdir, layout.workspace_volume(plan.sandbox_id), type="volume", labels=ours),
+            EngineMount(spec.workdir, layout.workspace_volume(plan.sandbox_id), type="volume", labels=ours, no_copy=stands),
         ]
     for mount in spec.mounts:
         if mount.source is not None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import io
+import json
+import secrets
 import stat
 import tarfile
 import time
@@ -31,6 +35,8 @@ class Image:
 
     id: str
     user: str
+    unset: tuple[str, ...] = ()
+    """Names of variables that its containers must not get."""
 
 
 def find(api: APIClient, name: str, pull: Pull) -> Image:
@@ -45,7 +51,9 @@ def find(api: APIClient, name: str, pull: Pull) -> Image:
             ) from exc
         _pull(api, name)
         found = _inspect(api, name)
-    return Image(str(found["Id"]), str((found.get("Config") or {}).get("User") or ""))
+    told = found.get("Config") or {}
+    unset = json.loads((told.get("Labels") or {}).get(layout.UNSET_LABEL, "[]"))
+    return Image(str(found["Id"]), str(told.get("User") or ""), tuple(unset))
 
 
 def _inspect(api: APIClient, name: str) -> dict[str, Any]:
@@ -105,6 +113,14 @@ def read_text(api: APIClient, container: str, path: str) -> str:
         return "" if content is None else content.read().decode("utf-8", "replace")
 
 
+def mode(api: APIClient, container: str, path: str) -> int:
+    """The mode (Go's) of what is at a path of a container. The SDK only asks for it together with the content."""
+    sdk: Any = api
+    answer = sdk.head(sdk._url("/containers/{0}/archive", container), params={"path": path}, timeout=sdk.timeout)
+    sdk._raise_for_status(answer)
+    return int(json.loads(base64.b64decode(answer.headers["X-Docker-Container-Path-Stat"]))["mode"])
+
+
 def kind(api: APIClient, container: str, path: str) -> Literal["missing", "folder", "file"]:
     """What is at a path of the image."""
     try:
@@ -114,3 +130,34 @@ def kind(api: APIClient, container: str, path: str) -> Literal["missing", "folde
     chunks.close()
     # The engine sends Go's file mode, in which the highest bit means a directory.
     return "folder" if status["mode"] & (1 << 31) or stat.S_ISDIR(status["mode"]) else "file"
+
+
+def of_files(api: APIClient, sandbox_id: str) -> str:
+    """An image with what a sandbox has changed of its own; its name. The environment of the sandbox is not in it."""
+    told = api.inspect_container(sandbox_id)["Config"]
+    below = _inspect(api, told["Image"])["Config"]
+    env, labels = below.get("Env") or [], below.get("Labels") or {}
+    own = {one.partition("=")[0] for one in told.get("Env") or ()} - {one.partition("=")[0] for one in env}
+    unset = sorted({*json.loads(labels.get(layout.UNSET_LABEL, "[]")), *own})
+    tag = secrets.token_hex(8)
+    marks = {layout.UNSET_LABEL: json.dumps(unset), layout.SANDBOX_LABEL: sandbox_id}
+    conf = {"Env": [*env, *(f"{name}=" for name in sorted(own))], "Labels": marks}
+    api.commit(sandbox_id, layout.FORK_IMAGES, tag, conf=conf)
+    return f"{layout.FORK_IMAGES}:{tag}"
+
+
+def of_fork(api: APIClient, sandbox_id: str) -> str | None:
+    """The image of a sandbox, when it was made for a fork."""
+    try:
+        name = str(api.inspect_container(sandbox_id)["Config"]["Image"])
+    except NotFound:
+        return None
+    return name if name.startswith(f"{layout.FORK_IMAGES}:") else None
+
+
+def forget_forks(api: APIClient, sandbox_id: str, image: str | None) -> None:
+    """Remove the images that were made to fork a sandbox, and its own, unless others still need them."""
+    made = api.images(layout.FORK_IMAGES, filters={"label": f"{layout.SANDBOX_LABEL}={sandbox_id}"})
+    for name in {*(tag for one in made for tag in one.get("RepoTags") or ()), *([image] if image else [])}:
+        with contextlib.suppress(APIError):  # in use, or gone
+            api.remove_image(name)

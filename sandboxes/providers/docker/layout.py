@@ -30,6 +30,17 @@ EXPIRES_LABEL: Final = "fanfold.expires-at"
 WORKDIR_LABEL: Final = "fanfold.workdir"
 TOLD_LABEL: Final = "fanfold.spec"
 """JSON of what a handle tells of the spec."""
+LABELS_LABEL: Final = "fanfold.labels"
+"""JSON of the labels that the caller of `create` gave: a fork's image brings its parent's along."""
+LAYERS_LABEL: Final = "fanfold.layers"
+"""JSON of the names of the volumes that a workspace volume stands on, the lowest first."""
+SNAPSHOT_LABEL: Final = "fanfold.snapshot-id"
+MODE_LABEL: Final = "fanfold.mode"
+"""Permission bits of the working directory that a snapshot was made of, in octal."""
+UNSET_LABEL: Final = "fanfold.unset"
+"""JSON of the names of variables that a fork's image must not give to its containers."""
+FORK_IMAGES: Final = "fanfold-fork"
+"""Repository of the images of forks."""
 USER_LABEL_PREFIX: Final = "fanfold.label."
 """Before the labels that the caller of `create` gave."""
 
@@ -47,6 +58,11 @@ _BOOT = Path(__file__).with_name("boot.sh")
 def workspace_volume(sandbox_id: str) -> str:
     """Name of the volume of a sandbox's working directory."""
     return f"{sandbox_id}-workspace"
+
+
+def layer_volume(owner: str) -> str:
+    """Name of the volume with what a sandbox that stands on others writes, or with the files of a snapshot."""
+    return f"{owner}-layer"
 
 
 def state_volume(sandbox_id: str) -> str:

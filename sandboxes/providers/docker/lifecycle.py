@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -17,16 +17,14 @@ from docker.types import Mount as EngineMount
 
 from sandboxes.errors import InvalidSpec, SandboxError, SandboxGone, SandboxNotFound
 from sandboxes.providers.base import SandboxSpec, is_sandbox_id
-from sandboxes.providers.docker import container, images, layout, users
+from sandboxes.providers.docker import container, images, layers, layout, users, waiting
 from sandboxes.providers.docker.stream import attach_output
+from sandboxes.providers.docker.waiting import until_not_busy
 
 BOOT_SECONDS: Final = 60.0
 """How long a sandbox may take from its start to its first line."""
 END_SECONDS: Final = 10.0
 """How long the engine may take to notice that a sandbox has ended."""
-BUSY_SECONDS: Final = 15.0
-"""How long to wait for what somebody else is removing or filling."""
-_STEP = 0.05
 _LINE_CAP = 4096
 _HEADER = 8
 
@@ -53,36 +51,70 @@ def prepare(api: APIClient, spec: SandboxSpec, plan: container.Plan, of_image: s
 def create(api: APIClient, spec: SandboxSpec, plan: container.Plan) -> str:
     """Make and start a sandbox; returns the transport that it needs. When this raises, nothing is left."""
     try:
-        made: str = api.create_container(**container.configuration(spec, plan, api.api_version))["Id"]
-        with contextlib.closing(attach_output(api, made)) as output, ThreadPoolExecutor(1) as aside:
-            # The folders get their owner while the container starts: the boot script waits for it.
-            owned = None if container.in_memory(spec) else aside.submit(_own_volumes, api, plan)
-            api.start(made)
-            if owned is not None:
-                owned.result()
-            line = _first_line(output)
+        if plan.under is not None:
+            layers.make(api, plan, plan.under, container.labels(plan, spec))
+        line = _started(api, spec, plan)
         if line not in ("helper", "sh"):
-            raise SandboxError(f"the sandbox did not start: {_why_not_started(api, made, plan.image, line)}")
+            raise SandboxError(f"the sandbox did not start: {_why_not_started(api, plan.sandbox_id, plan.image, line)}")
         return line
     except BaseException:
         remove(api, plan.sandbox_id)
         raise
 
 
+def _started(api: APIClient, spec: SandboxSpec, plan: container.Plan) -> str | None:
+    """Make and start the container; its first line. The folders get their owner meanwhile, by a porter.
+
+    The boot script waits for the owner, so that the container may start before; an overlay needs its folders before that.
+    """
+    stands = plan.under is not None
+    with ThreadPoolExecutor(1) as aside, contextlib.ExitStack() as opened:
+        asked = [aside.submit(_own_volumes, api, plan)] if stands else []
+        made: str = api.create_container(**container.configuration(spec, plan, api.api_version))["Id"]
+        output = opened.enter_context(contextlib.closing(attach_output(api, made)))
+        if not stands and not container.in_memory(spec):  # now that the container has made its volumes
+            asked = [aside.submit(_own_volumes, api, plan)]
+        if stands:
+            asked[0].result()
+        if asked:
+            asked.append(aside.submit(remove_porter, api, layout.porter_name(plan.sandbox_id)))
+        api.start(made)
+        for one in asked:
+            one.result()
+        return _first_line(output)
+
+
 def _own_volumes(api: APIClient, plan: container.Plan) -> None:
     """Give the volumes to the sandbox's user, from outside: nothing in the sandbox has the right to."""
+    written = layout.workspace_volume if plan.under is None else layout.layer_volume
     mounts = [
-        EngineMount("/workspace", layout.workspace_volume(plan.sandbox_id), type="volume", no_copy=True),
+        EngineMount("/workspace", written(plan.sandbox_id), type="volume", no_copy=True),
         EngineMount("/state", layout.state_volume(plan.sandbox_id), type="volume", no_copy=True),
     ]
     user = plan.user
-    folders = [layout.Owned("state", user.uid, user.gid, 0o700), layout.Owned("workspace", user.uid, user.gid, 0o755)]
+    folders = [layout.Owned("state", user.uid, user.gid, 0o700)]
+    if plan.under is None:
+        folders.append(layout.Owned("workspace", user.uid, user.gid, 0o755))
+    else:
+        folders += [layout.Owned(f"workspace/{name}", user.uid, user.gid, plan.under.mode) for name in ("upper", "work")]
     name = layout.porter_name(plan.sandbox_id)
+    _make_porter(api, name, plan.image, mounts)
+    api.put_archive(name, "/", layout.folders_archive(folders))
+
+
+@contextlib.contextmanager
+def porter(api: APIClient, name: str, image: str, mounts: list[EngineMount]) -> Iterator[str]:
+    """A container of this name that is never started, for a while: its mounts can be written through the engine."""
     try:
-        _make_porter(api, name, plan.image, mounts)
-        api.put_archive(name, "/", layout.folders_archive(folders))
+        _make_porter(api, name, image, mounts)
+        yield name
     finally:
-        _remove_container(api, name, owner=None)
+        remove_porter(api, name)
+
+
+def remove_porter(api: APIClient, name: str) -> None:
+    """Remove what `porter` made, or left when it was killed."""
+    _remove_container(api, name, owner=None)
 
 
 def _make_porter(api: APIClient, name: str, image: str, mounts: list[EngineMount]) -> str:
@@ -128,10 +160,10 @@ def _porter_alone(api: APIClient, name: str, image: str, mounts: list[EngineMoun
         with contextlib.suppress(NotFound):
             holder = str(api.inspect_container(name)["Id"])
             if holder != seen:
-                seen, end = holder, time.monotonic() + BUSY_SECONDS
+                seen, end = holder, time.monotonic() + waiting.BUSY_SECONDS
             elif time.monotonic() > end:
                 _remove_container(api, holder, owner=None)
-        time.sleep(_STEP)
+        time.sleep(waiting.STEP)
 
 
 def _first_line(output: socket.socket) -> str | None:
@@ -165,7 +197,7 @@ def _why_not_started(api: APIClient, made: str, image: str, line: str | None) ->
     end = time.monotonic() + (0 if line is None else END_SECONDS)
     state = api.inspect_container(made)["State"]
     while state.get("Running") and time.monotonic() < end:
-        time.sleep(_STEP)
+        time.sleep(waiting.STEP)
         state = api.inspect_container(made)["State"]
     if state.get("Running"):
         return f"it said nothing within {BOOT_SECONDS:g} s"
@@ -178,22 +210,45 @@ def remove(api: APIClient, sandbox_id: str) -> None:
     """Remove a sandbox's containers and volumes. What is gone is gone; what is not a sandbox of ours stays."""
     if not is_sandbox_id(sandbox_id):
         return
-    _remove_container(api, layout.porter_name(sandbox_id), owner=None)
+    image = images.of_fork(api, sandbox_id)
+    remove_porter(api, layout.porter_name(sandbox_id))
     _remove_container(api, sandbox_id, owner=sandbox_id)
-    for volume in (layout.workspace_volume(sandbox_id), layout.state_volume(sandbox_id)):
-        _until_not_busy(partial(api.remove_volume, volume))
+    layers.release(api, sandbox_id)
+    images.forget_forks(api, sandbox_id, image)
+
+
+def find(api: APIClient, wanted: list[str]) -> list[dict[str, str]]:
+    """Labels of the sandboxes that carry these labels, and of those of which only volumes are left."""
+    left = layers.left(api, layout.SANDBOX_LABEL, wanted)  # first: what is made meanwhile has its container by then
+    found = [item["Labels"] for item in api.containers(all=True, filters={"label": wanted})]
+    running = {marks[layout.SANDBOX_LABEL]: marks for marks in found if layout.PORTER_LABEL not in marks}
+    return list({**left, **running}.values())
+
+
+def is_paused(api: APIClient, sandbox_id: str) -> bool:
+    """Whether a sandbox is paused. Raises `SandboxNotFound`."""
+    try:
+        return bool(api.inspect_container(sandbox_id)["State"].get("Paused"))
+    except NotFound as exc:
+        raise SandboxNotFound(f"there is no Docker sandbox {sandbox_id}") from exc
 
 
 def set_paused(api: APIClient, sandbox_id: str, paused: bool) -> None:
-    """Pause a sandbox, or let it go on, unless it is as asked. Raises `SandboxNotFound` or `SandboxGone`."""
+    """Pause a sandbox, or let it go on, unless it is as asked. Raises `SandboxNotFound`, `SandboxGone` or `SandboxError`."""
     try:
         state = api.inspect_container(sandbox_id)["State"]
     except NotFound as exc:
         raise SandboxNotFound(f"there is no Docker sandbox {sandbox_id}") from exc
     if not state.get("Running"):
         raise SandboxGone(f"sandbox {sandbox_id} has ended")
-    if bool(state.get("Paused")) != paused:
-        (api.pause if paused else api.unpause)(sandbox_id)
+    if not paused:
+        layers.raise_if_stood_on(api, sandbox_id)
+    if bool(state.get("Paused")) == paused:
+        return
+    (api.pause if paused else api.unpause)(sandbox_id)
+    if not paused and layers.standing_on(api, sandbox_id):
+        api.pause(sandbox_id)  # somebody has forked it in between
+        layers.raise_if_stood_on(api, sandbox_id)
 
 
 def _remove_container(api: APIClient, name: str, owner: str | None) -> None:
@@ -201,20 +256,4 @@ def _remove_container(api: APIClient, name: str, owner: str | None) -> None:
     with contextlib.suppress(NotFound):
         if owner is not None and api.inspect_container(name)["Config"]["Labels"].get(layout.SANDBOX_LABEL) != owner:
             raise SandboxError(f"the container {name} was not made by Fanfold: it is left alone")
-    _until_not_busy(partial(api.remove_container, name, force=True, v=True))
-
-
-def _until_not_busy(removal: Callable[[], object]) -> None:
-    """Do a removal; wait, within a deadline, while somebody else is at the same."""
-    end = time.monotonic() + BUSY_SECONDS
-    while True:
-        try:
-            removal()
-        except NotFound:
-            return
-        except APIError as exc:
-            if exc.status_code != 409 or time.monotonic() > end:
-                raise
-            time.sleep(_STEP)
-        else:
-            return
+    until_not_busy(partial(api.remove_container, name, force=True, v=True))

@@ -6,22 +6,28 @@ import asyncio
 import contextlib
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from sandboxes.errors import SandboxError, SandboxGone, SandboxNotFound, Unsupported
-from sandboxes.providers import copying
+from sandboxes.providers import copying, standing
 from sandboxes.providers.base import (
     Capabilities,
+    Forked,
+    Labels,
     SandboxHandle,
     SandboxProvider,
     SandboxSpec,
+    Scope,
     SnapshotHandle,
     is_sandbox_id,
+    is_snapshot_id,
     lifetime_stamps,
     new_sandbox_id,
+    new_snapshot_id,
 )
-from sandboxes.providers.docker import container, images, layout, lifecycle, users
+from sandboxes.providers.docker import container, images, layers, layout, lifecycle, snapshots, users
 from sandboxes.providers.docker.engine import Engine
 from sandboxes.providers.docker.exec import ContainerExec
 from sandboxes.providers.docker.stream import Demultiplexer
@@ -79,8 +85,15 @@ class DockerProvider(SandboxProvider):
             idle_timeout=True,
             runtime=bool(_runtimes(info)),
             pause=True,
+            fork_scopes=frozenset({"workspace", "filesystem"}),
+            native_fork=self._stacks(info),
+            fork_pauses=self._stacks(info),
             notes=(*notes, _NO_ALLOWLIST),
         )
+
+    def _stacks(self, info: Mapping[str, Any]) -> bool:
+        """Whether the engine's volumes can be layers of others."""
+        return layers.usable(info, self._engine.is_here)
 
     async def check(self, spec: SandboxSpec) -> None:
         """See `SandboxProvider`."""
@@ -98,9 +111,25 @@ class DockerProvider(SandboxProvider):
         self, spec: SandboxSpec, labels: Mapping[str, str] | None = None, *, from_snapshot: SnapshotHandle | None = None
     ) -> SandboxHandle:
         """See `SandboxProvider`."""
-        if from_snapshot is not None:
-            return await copying.restored(self, from_snapshot, spec, labels)
         await self.check(spec)
+        if from_snapshot is None:
+            return await self._make(spec, labels, None)
+        if not is_snapshot_id(from_snapshot.id):
+            return await copying.restored(self, from_snapshot, spec, labels)
+        under = await self._engine.run("find a snapshot", lambda: layers.under_snapshot(self._engine.api, from_snapshot.id))
+        kept = from_snapshot.told_spec
+        if _fits(spec, kept):
+            return await self._make(spec, labels, under)
+        # Who is another user, or held in memory, gets the files from a sandbox that is not.
+        between = await self._make(_on_disk(kept), labels, under)
+        try:
+            return copying.only(await copying.forked(self, between, spec, [labels or {}]))
+        finally:
+            await self.destroy(between)
+
+    async def _make(
+        self, spec: SandboxSpec, labels: Mapping[str, str] | None, under: container.Under | None
+    ) -> SandboxHandle:
         created_at, expires_at = lifetime_stamps(spec)
         plan = container.Plan(
             sandbox_id=new_sandbox_id(),
@@ -109,6 +138,7 @@ class DockerProvider(SandboxProvider):
             created_at=created_at,
             expires_at=expires_at,
             labels=dict(labels or {}),
+            under=under,
         )
         making = asyncio.ensure_future(self._engine.run("make a sandbox", self._create, spec, plan))
         try:
@@ -129,6 +159,7 @@ class DockerProvider(SandboxProvider):
             if not self._toolbox_ready or not lifecycle.has_toolbox(api):
                 lifecycle.ensure_toolbox(api, plan.image)
                 self._toolbox_ready = True
+        plan = replace(plan, unset=image.unset)
         return lifecycle.create(api, spec, lifecycle.prepare(api, spec, plan, image.user))
 
     async def attach(self, handle: SandboxHandle) -> Sandbox:
@@ -197,6 +228,97 @@ class DockerProvider(SandboxProvider):
             lambda: lifecycle.set_paused(self._engine.api, handle.id, paused),
         )
 
+    async def fork(
+        self,
+        handle: SandboxHandle,
+        count: int,
+        *,
+        spec: SandboxSpec | None = None,
+        labels: Labels = None,
+        scope: Scope = "workspace",
+    ) -> list[Forked]:
+        """See `SandboxProvider`. What is held in memory, or belongs to another user, is copied."""
+        if not is_sandbox_id(handle.id):
+            raise SandboxNotFound(f"{handle.id!r} is not the id of a Docker sandbox")
+        wanted, each = await self.check_fork(handle, count, spec, labels, scope)
+        went_on = not await self._engine.run("look at a sandbox", lambda: lifecycle.is_paused(self._engine.api, handle.id))
+        under = await self._under(handle, wanted)
+
+        async def children() -> list[Forked]:
+            if scope == "filesystem" and handle.told_spec.system == "overlay":
+                return await self._with_system(handle, wanted, each, under)
+            return await self._children(handle, wanted, each, under)
+
+        if under is None:
+            return await children()
+        return await standing.while_still(self, handle, went_on, children, standing.any_made)
+
+    async def _under(self, handle: SandboxHandle, wanted: SandboxSpec) -> container.Under | None:
+        """What children of this sandbox stand on; None when its files have to be copied."""
+        told = handle.told_spec
+        if not (await self.capabilities()).native_fork or container.in_memory(told) or not _fits(wanted, told):
+            return None
+        workdir = str(handle.data["workdir"])
+        return await self._engine.run("look at a sandbox's files", lambda: layers.under(self._engine.api, handle.id, workdir))
+
+    async def _children(
+        self, handle: SandboxHandle, spec: SandboxSpec, each: Sequence[Mapping[str, str]], under: container.Under | None
+    ) -> list[Forked]:
+        if under is None:
+            return await copying.forked(self, handle, spec, each)
+        return await copying.settled([self._make(spec, one, under) for one in each], self)
+
+    async def _with_system(
+        self, handle: SandboxHandle, spec: SandboxSpec, each: Sequence[Mapping[str, str]], under: container.Under | None
+    ) -> list[Forked]:
+        """Children of an image of what the sandbox has changed. It goes with the last of those that need it."""
+        api = self._engine.api
+        image = await standing.to_its_end(self._engine.run("keep a system", images.of_files, api, handle.id))
+        try:
+            return await self._children(handle, spec.model_copy(update={"image": image}), each, under)
+        finally:
+            await self._engine.run("remove an image", images.forget_forks, api, handle.id, image)
+
+    async def snapshot(self, handle: SandboxHandle, labels: Mapping[str, str] | None = None) -> SnapshotHandle:
+        """See `SandboxProvider`. It stays until it is deleted; the sandbox stands still while its files are copied."""
+        if not is_sandbox_id(handle.id):
+            raise SandboxNotFound(f"{handle.id!r} is not the id of a Docker sandbox")
+        if not (await self.capabilities()).native_fork:
+            return await super().snapshot(handle, labels)
+        went_on = not await self._engine.run("look at a sandbox", lambda: lifecycle.is_paused(self._engine.api, handle.id))
+        if container.in_memory(handle.told_spec):
+            between = copying.only(await copying.forked(self, handle, _on_disk(handle.told_spec), [labels or {}]))
+            try:
+                return await self.snapshot(between, labels)
+            finally:
+                await self.destroy(between)
+        data = {"workdir": handle.data["workdir"], **{key: handle.data[key] for key in ("mounts", "spec", "untold")}}
+        created = lifetime_stamps(handle.told_spec)[0]
+        made = SnapshotHandle(self.name, new_snapshot_id(), dict(labels or {}), created, "", data)
+
+        async def keep() -> None:
+            work = lambda: snapshots.keep(self._engine.api, handle.id, made)  # noqa: E731
+            await standing.to_its_end(self._engine.run("keep a sandbox's files", work))
+
+        try:
+            await standing.while_still(self, handle, went_on, keep)
+        except BaseException:
+            await self.delete_snapshot(made)
+            raise
+        return made
+
+    async def delete_snapshot(self, snapshot: SnapshotHandle) -> None:
+        """See `SandboxProvider`."""
+        if is_snapshot_id(snapshot.id):
+            await self._engine.run("delete a snapshot", lambda: snapshots.delete(self._engine.api, snapshot.id))
+        else:
+            await super().delete_snapshot(snapshot)
+
+    async def find_snapshots(self, labels: Mapping[str, str] | None = None) -> list[SnapshotHandle]:
+        """See `SandboxProvider`."""
+        own = await self._engine.run("list snapshots", lambda: snapshots.find(self._engine.api, labels or {}))
+        return [*own, *await super().find_snapshots(labels)]
+
     async def destroy(self, handle: SandboxHandle) -> None:
         """See `SandboxProvider`."""
         await self._remove(handle.id)
@@ -207,14 +329,24 @@ class DockerProvider(SandboxProvider):
     async def find(self, labels: Mapping[str, str] | None = None) -> list[SandboxHandle]:
         """See `SandboxProvider`."""
         wanted = [layout.SANDBOX_LABEL, *(f"{layout.USER_LABEL_PREFIX}{key}={value}" for key, value in (labels or {}).items())]
-        found = await self._engine.run(
-            "list sandboxes", lambda: self._engine.api.containers(all=True, filters={"label": wanted})
-        )
-        return [_handle(item["Labels"]) for item in found]
+        found = await self._engine.run("list sandboxes", lambda: lifecycle.find(self._engine.api, wanted))
+        handles = [_handle(one) for one in found]
+        return [handle for handle in handles if (labels or {}).items() <= handle.labels.items()]
 
     async def aclose(self) -> None:
         """See `SandboxProvider`."""
         await self._engine.aclose()
+
+
+def _fits(spec: SandboxSpec, parent: SandboxSpec) -> bool:
+    """Whether a sandbox can stand on the files of another: on a disk, and as the same user."""
+    same = all(getattr(spec, name) == getattr(parent, name) for name in ("user", "image", "system"))
+    return same and not container.in_memory(spec)
+
+
+def _on_disk(spec: SandboxSpec) -> SandboxSpec:
+    """A sandbox that holds the same files for a while."""
+    return spec.model_copy(update={"resources": spec.resources.model_copy(update={"disk": None}), "mounts": ()})
 
 
 def _runtimes(info: Mapping[str, Any]) -> list[str]:
@@ -232,7 +364,8 @@ def _handle(marks: Mapping[str, str]) -> SandboxHandle:
     return SandboxHandle(
         DockerProvider.name,
         marks[layout.SANDBOX_LABEL],
-        {key.removeprefix(prefix): value for key, value in marks.items() if key.startswith(prefix)},
+        json.loads(marks.get(layout.LABELS_LABEL, "null"))
+        or {key.removeprefix(prefix): value for key, value in marks.items() if key.startswith(prefix)},
         marks.get(layout.CREATED_LABEL, ""),
         marks.get(layout.EXPIRES_LABEL, ""),
         {"workdir": marks.get(layout.WORKDIR_LABEL, "/workspace"), **json.loads(marks.get(layout.TOLD_LABEL, "{}"))},

@@ -64,7 +64,7 @@ class Layers:
             os.close(descriptor)
 
     def add(self, name: str, record: str, content: str, below: Below) -> None:
-        """Make the folder of something new, with the lock held. Raises `SandboxNotFound` when what it stands on is not there."""
+        """Make the folder of something new, with the lock held. Raises `SandboxNotFound` when what is below it is gone."""
         if below.workspace:
             under = self._top / below.workspace[-1]
             if not (under / "upper").is_dir() or not any((under / one).exists() for one in RECORDS):

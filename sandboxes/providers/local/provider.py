@@ -13,13 +13,13 @@ import hashlib
 import json
 import os
 import socket
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from sandboxes.errors import ProviderUnavailable, SandboxError, SandboxGone, SandboxNotFound, Unsupported
-from sandboxes.providers import copying
+from sandboxes.providers import copying, standing
 from sandboxes.providers.base import (
     Capabilities,
     Forked,
@@ -260,35 +260,15 @@ class LocalProvider(SandboxProvider):
             if with_system:
                 raise Unsupported("local forks the filesystem only where nothing is held in memory (`resources.disk`)")
             return await copying.forked(self, handle, wanted, each)
-        went_on = await self._hold(handle, process)
-        try:
-            made = await copying.settled([self._create(wanted, one, below, process) for one in each], self)
-        except BaseException:
-            await self._let_go(handle, went_on)
-            raise
-        if not any(isinstance(one, SandboxHandle) for one in made):
-            await self._let_go(handle, went_on)
-        return made
+
+        async def children() -> list[Forked]:
+            return await copying.settled([self._create(wanted, one, below, process) for one in each], self)
+
+        return await standing.while_still(self, handle, not process.still(), children, standing.any_made)
 
     def _too_deep(self, below: Below) -> bool:
         """Whether the kernel could not be told of so many layers."""
         return sum(len(os.fsencode(self._sandboxes / name / "upper")) + 9 for name in below.workspace) > LOWERS_CAP
-
-    async def _hold(self, handle: SandboxHandle, process: Process) -> bool:
-        """Let a sandbox stand still; whether it did not before."""
-        went_on = not process.still()
-        try:
-            await _to_its_end(self.pause(handle))
-        except BaseException:
-            await self._let_go(handle, went_on)
-            raise
-        return went_on
-
-    async def _let_go(self, handle: SandboxHandle, went_on: bool) -> None:
-        """Let a sandbox go on if it did before, and nobody stands on it."""
-        if went_on:
-            with contextlib.suppress(SandboxError):
-                await asyncio.shield(self.resume(handle))
 
     async def snapshot(self, handle: SandboxHandle, labels: Mapping[str, str] | None = None) -> SnapshotHandle:
         """See `SandboxProvider`. It stays until it is deleted; the sandbox stands still while what it wrote is copied."""
@@ -301,12 +281,12 @@ class LocalProvider(SandboxProvider):
                 await self.destroy(between)
         created = datetime.now(UTC).isoformat()
         made = SnapshotHandle(self.name, new_snapshot_id(), dict(labels or {}), created, "", handle.data)
+
+        async def keep() -> None:
+            await standing.to_its_end(asyncio.to_thread(self._keep, handle.id, made))
+
         try:
-            went_on = await self._hold(handle, process)
-            try:
-                await _to_its_end(asyncio.to_thread(self._keep, handle.id, made))
-            finally:
-                await self._let_go(handle, went_on)
+            await standing.while_still(self, handle, not process.still(), keep)
         except BaseException:
             await self.delete_snapshot(made)
             raise
@@ -356,16 +336,6 @@ class LocalProvider(SandboxProvider):
     def _unneeded(self, pattern: str) -> list[Path]:
         """Records of what was left by somebody who was killed while it was removed."""
         return [folder / HUSK for folder in self._layers.unneeded() if folder.match(pattern)]
-
-
-async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
-    """Await what a thread does. A thread cannot be cancelled: when we are, it is waited for, too."""
-    task = asyncio.ensure_future(work)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        raise
 
 
 def _told(paths: Iterable[Path]) -> Iterator[dict[str, Any]]:

@@ -31,6 +31,7 @@ for _module in pkgutil.iter_modules(__path__):
 
 from sandboxes.testing.conformance.commands import CommandChecks  # noqa: E402 - after the rewriting of asserts is set up
 from sandboxes.testing.conformance.durability import DurabilityChecks  # noqa: E402
+from sandboxes.testing.conformance.families import FamilyChecks  # noqa: E402
 from sandboxes.testing.conformance.forking import ForkChecks  # noqa: E402
 from sandboxes.testing.conformance.hostility import HostileSandboxChecks  # noqa: E402
 from sandboxes.testing.conformance.isolation import IsolationChecks  # noqa: E402
@@ -53,6 +54,7 @@ class ProviderConformance(  # pytest runs the last group first
     LimitChecks,
     LifecycleChecks,
     SnapshotChecks,
+    FamilyChecks,
     ForkChecks,
     MountChecks,
     IsolationChecks,
@@ -73,6 +75,7 @@ class ProviderConformance(  # pytest runs the last group first
 __all__ = [
     "CommandChecks",
     "DurabilityChecks",
+    "FamilyChecks",
     "ForkChecks",
     "HostileSandboxChecks",
     "IsolationChecks",

@@ -11,7 +11,7 @@ from sandboxes.errors import FanfoldSandboxError, SandboxError, SandboxNotFound
 from sandboxes.providers.base import SandboxHandle, SandboxProvider, SnapshotHandle
 from sandboxes.testing.conformance import elsewhere
 from sandboxes.testing.conformance.base import Maker, ProviderFactory, get, ok
-from sandboxes.testing.conformance.forking import MOMENTS, ZOO, DividingChecks, killed_after, picture
+from sandboxes.testing.conformance.dividing import MOMENTS, ZOO, DividingChecks, killed_after, picture
 
 
 class SnapshotChecks(DividingChecks):

@@ -169,6 +169,7 @@ def _abilities(report: Mapping[str, Any]) -> str:
         f"network {' or '.join(capabilities.get('networks', ()))}",
         f"limits on {', '.join(sorted(limits)) or 'nothing'}",
         *(text for key, text in extras.items() if capabilities.get(key)),
+        "forks by layers" if capabilities.get("native_fork") else "forks by copying",
     ]
     return "; ".join(parts)
 

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from benchmarks import filesystem, harness, local, measure, merge, runs, runs_langgraph, runs_load, swerex, toolbox
+from benchmarks import filesystem, fork, harness, local, measure, merge, runs, runs_langgraph, runs_load, swerex, toolbox
 from benchmarks.measure import Config, Row, table
 
 QUICK = Config(quick=True)
@@ -36,6 +36,11 @@ def test_the_local_benchmark_gives_whole_rows():
 
 def test_the_benchmark_beside_git_gives_whole_rows():
     [bench] = merge.BENCH.values()
+    assert_whole(measure.measured(bench, QUICK), 2)
+
+
+@pytest.mark.parametrize("bench", [fork.local, pytest.param(fork.docker, marks=pytest.mark.docker)])
+def test_the_benchmark_of_forks_gives_whole_rows(bench):
     assert_whole(measure.measured(bench, QUICK), 2)
 
 

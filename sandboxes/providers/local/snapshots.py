@@ -42,5 +42,6 @@ def copy_layer(source: Path, target: Path, bwrap: Path, owner: int | None) -> No
 def _arguments(source: Path, target: Path) -> list[str]:
     # As root of a user namespace, which is its owner outside: it may enter what a sandbox has closed to itself.
     args = ["--unshare-all", "--unshare-user", "--uid", "0", "--gid", "0", "--die-with-parent", "--clearenv"]
+    args += ["--proc", "/proc"]  # the C library sets permissions by way of it
     args += ["--cap-add", "CAP_DAC_OVERRIDE", "--cap-add", "CAP_FOWNER", "--ro-bind", "/usr", "/usr", *jail.top_folders()]
     return [*args, "--ro-bind", str(source), "/from", "--bind", str(target), "/to"]

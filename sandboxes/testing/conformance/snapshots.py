@@ -66,6 +66,20 @@ class SnapshotChecks(DividingChecks):
         await provider.delete_snapshot(snapshot)
         await self.assert_nothing_is_left(provider, fresh, snapshot.id, parent.handle.id, child.id, again.id)
 
+    async def test_what_its_owner_may_not_read_is_kept_or_told_and_never_left_out(
+        self, provider: SandboxProvider, fresh: Maker
+    ) -> None:
+        made = await fresh()
+        await ok(made.sandbox, "mkdir locked; echo x > locked/in; echo x > shut; chmod 000 locked shut")
+        try:
+            snapshot = await provider.snapshot(made.handle, fresh.labels)
+        except SandboxError as exc:
+            assert "shut" in str(exc) or "locked" in str(exc)
+            return
+        again = await provider.create(fresh.variant(), fresh.labels, from_snapshot=snapshot)
+        seen = await ok(await fresh.attach(again), "stat -c '%n %a' locked shut; chmod 700 locked shut; cat locked/in shut")
+        assert seen == "locked 0\nshut 0\nx\nx\n"
+
     async def test_snapshots_are_found_by_their_labels(self, provider: SandboxProvider, fresh: Maker) -> None:
         handle = await fresh.handle()
         snapshots = [await provider.snapshot(handle, {**fresh.labels, "which": which}) for which in ("a", "b=ü, c")]

@@ -220,7 +220,15 @@ def test_it_needs_no_root(tmp_path):
                 handle = await provider.create(spec)
                 async with await provider.attach(handle) as sandbox:
                     print((await sandbox.aexecute("echo hello; mkdir d; chmod 0 d; touch /usr/local/x")).output)
+                snapshot = await provider.snapshot(handle)
+                [child] = await provider.fork(handle, 1, scope="filesystem")
+                for made in (child, await provider.create(spec, from_snapshot=snapshot)):
+                    async with await provider.attach(made) as sandbox:
+                        print((await sandbox.aexecute("stat -c 'carried %a' d; rmdir d; rm /usr/local/x")).output)
                 await provider.destroy(handle)
+                for made in await provider.find():
+                    await provider.destroy(made)
+                await provider.delete_snapshot(snapshot)
 
         asyncio.run(main())
         """
@@ -235,7 +243,9 @@ def test_it_needs_no_root(tmp_path):
         )  # fmt: skip
         assert done.stdout.count("hello") == 2, done.stderr
         assert done.stdout.count("Read-only") == 1, done.stdout
-        assert list((home / "sandboxes").glob("sbx-*")) == []
+        assert done.stdout.count("carried 0") == 4, done.stdout
+        assert done.stdout.count("cannot remove '/usr/local/x'") == 3, done.stdout  # a snapshot has nothing of the system
+        assert list((home / "sandboxes").glob("s*")) == []
     finally:
         shutil.rmtree(home, ignore_errors=True)
 

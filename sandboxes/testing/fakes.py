@@ -18,7 +18,16 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from sandboxes import protocol as p
-from sandboxes.providers.base import Capabilities, SandboxHandle, SandboxProvider, SandboxSpec, SnapshotHandle
+from sandboxes.providers.base import (
+    Capabilities,
+    Forked,
+    Labels,
+    SandboxHandle,
+    SandboxProvider,
+    SandboxSpec,
+    Scope,
+    SnapshotHandle,
+)
 from sandboxes.sandbox import Command, CommandSpec, FileEntry, Sandbox
 
 TIDYING = frozenset({"aclose", "destroy"})
@@ -115,6 +124,44 @@ class FaultyProvider(SandboxProvider):
         """See `SandboxProvider`."""
         await self._fault.strike("find")
         return await self._inner.find(labels)
+
+    async def pause(self, handle: SandboxHandle) -> None:
+        """See `SandboxProvider`."""
+        await self._fault.strike("pause")
+        await self._inner.pause(handle)
+
+    async def resume(self, handle: SandboxHandle) -> None:
+        """See `SandboxProvider`."""
+        await self._fault.strike("resume")
+        await self._inner.resume(handle)
+
+    async def fork(
+        self,
+        handle: SandboxHandle,
+        count: int,
+        *,
+        spec: SandboxSpec | None = None,
+        labels: Labels = None,
+        scope: Scope = "workspace",
+    ) -> list[Forked]:
+        """See `SandboxProvider`."""
+        await self._fault.strike("fork")
+        return await self._inner.fork(handle, count, spec=spec, labels=labels, scope=scope)
+
+    async def snapshot(self, handle: SandboxHandle, labels: Mapping[str, str] | None = None) -> SnapshotHandle:
+        """See `SandboxProvider`."""
+        await self._fault.strike("snapshot")
+        return await self._inner.snapshot(handle, labels)
+
+    async def delete_snapshot(self, snapshot: SnapshotHandle) -> None:
+        """See `SandboxProvider`."""
+        await self._fault.strike("delete_snapshot")
+        await self._inner.delete_snapshot(snapshot)
+
+    async def find_snapshots(self, labels: Mapping[str, str] | None = None) -> list[SnapshotHandle]:
+        """See `SandboxProvider`."""
+        await self._fault.strike("find_snapshots")
+        return await self._inner.find_snapshots(labels)
 
     async def aclose(self) -> None:
         """See `SandboxProvider`."""

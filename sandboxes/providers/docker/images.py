@@ -133,7 +133,7 @@ def kind(api: APIClient, container: str, path: str) -> Literal["missing", "folde
 
 
 def of_files(api: APIClient, sandbox_id: str) -> str:
-    """An image with what a sandbox has changed of its own; its name. The environment of the sandbox is not in it."""
+    """An image with what a sandbox has changed of its own; its name. It hands none of the sandbox's environment on."""
     told = api.inspect_container(sandbox_id)["Config"]
     below = _inspect(api, told["Image"])["Config"]
     env, labels = below.get("Env") or [], below.get("Labels") or {}

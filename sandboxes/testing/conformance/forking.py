@@ -202,14 +202,14 @@ class ForkChecks(DividingChecks):
         parent = await fresh.or_refused(system="overlay", env={"KIT_TOKEN": "s3cret-value"})
         if parent is None:
             return
-        await ok(parent.sandbox, "echo it > file; echo system > /usr/local/kit; rm /usr/bin/env")
+        await ok(parent.sandbox, "echo it > file; echo system > /usr/local/kit; rm /usr/bin/tac")
         if "filesystem" not in capabilities.fork_scopes:
             with pytest.raises(Unsupported):
                 await provider.fork(parent.handle, 1, labels=fresh.labels, scope="filesystem")
             return
         children = await fresh.fork(parent.handle, 2, scope="filesystem")
         first, second = [await fresh.attach(child) for child in children]
-        look = 'cat file /usr/local/kit; ls /usr/bin/env 2>/dev/null || echo "[${KIT_TOKEN-unset}]"'
+        look = 'cat file /usr/local/kit; ls /usr/bin/tac 2>/dev/null || echo "[${KIT_TOKEN-unset}]"'
         assert await ok(first, look) == "it\nsystem\n[unset]\n"
         await ok(first, "echo first > /usr/local/kit; touch /usr/local/new; echo first > file")
         assert await ok(second, look) == "it\nsystem\n[unset]\n"

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from sandboxes.errors import ProviderUnavailable, SandboxGone
-from sandboxes.providers.base import SandboxSpec
+from sandboxes.providers.base import SandboxSpec, SnapshotHandle
 from sandboxes.providers.local import LocalProvider
 from sandboxes.sandbox import CommandSpec
 from sandboxes.testing.fakes import Broken, Never, Slow
@@ -98,18 +98,39 @@ async def test_a_fake_keeps_who_it_is_and_has_both_forms(real):
         await asyncio.to_thread(fake.read, "new")
 
 
-@pytest.mark.parametrize("name", ["capabilities", "create", "attach", "find", "destroy"])
-async def test_a_broken_provider_raises_where_it_was_told_to(provider, handle, name):
+PROVIDER_CALLS = {
+    "capabilities": lambda made, handle: made.capabilities(),
+    "create": lambda made, handle: made.create(SandboxSpec()),
+    "attach": lambda made, handle: made.attach(handle),
+    "find": lambda made, handle: made.find(),
+    "destroy": lambda made, handle: made.destroy(handle),
+    "pause": lambda made, handle: made.pause(handle),
+    "resume": lambda made, handle: made.resume(handle),
+    "fork": lambda made, handle: made.fork(handle, 1),
+    "snapshot": lambda made, handle: made.snapshot(handle),
+    "find_snapshots": lambda made, handle: made.find_snapshots(),
+    "delete_snapshot": lambda made, handle: made.delete_snapshot(SnapshotHandle("local", "snp-0000000000000000")),
+}
+
+
+@pytest.mark.parametrize(("name", "call"), PROVIDER_CALLS.items(), ids=PROVIDER_CALLS)
+async def test_a_broken_provider_raises_where_it_was_told_to(provider, handle, name, call):
     broken = Broken(ProviderUnavailable("no engine"), only={name}).provider(provider)
-    calls = {
-        "capabilities": broken.capabilities,
-        "create": lambda: broken.create(SandboxSpec()),
-        "attach": lambda: broken.attach(handle),
-        "find": broken.find,
-        "destroy": lambda: broken.destroy(handle),
-    }
     with pytest.raises(ProviderUnavailable, match="no engine"):
-        await calls[name]()
+        await call(broken, handle)
+
+
+async def test_a_provider_with_a_fault_elsewhere_forks_and_keeps_as_the_real_one(provider, handle):
+    faulty = Broken(SandboxGone("gone"), only={"ls"}).provider(provider)
+    snapshot = await faulty.snapshot(handle)
+    assert await faulty.find_snapshots() == [snapshot]
+    [child] = await faulty.fork(handle, 1)
+    again = await faulty.create(SandboxSpec(), from_snapshot=snapshot)
+    await faulty.delete_snapshot(snapshot)
+    for made in (child, again):
+        await faulty.destroy(made)
+    await faulty.resume(handle)
+    assert [one.id for one in await provider.find()] == [handle.id]
 
 
 async def test_a_provider_hands_its_fault_on_to_its_sandboxes(provider, handle):

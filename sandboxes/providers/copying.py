@@ -67,9 +67,9 @@ async def settled(makings: Sequence[Coroutine[Any, Any, SandboxHandle]], provide
     except BaseException:
         for task in tasks:
             task.cancel()
-        for made in await asyncio.gather(*tasks, return_exceptions=True):
-            if not isinstance(made, BaseException):
-                await provider.destroy(made)
+        made = await asyncio.gather(*tasks, return_exceptions=True)
+        ending = [provider.destroy(one) for one in made if not isinstance(one, BaseException)]
+        await asyncio.gather(*ending, return_exceptions=True)
         raise
 
 

@@ -63,12 +63,15 @@ class Layers:
                     return descriptor
             os.close(descriptor)
 
-    def add(self, name: str, record: str, content: str, below: Below) -> None:
-        """Make the folder of something new, with the lock held. Raises `SandboxNotFound` when what is below it is gone."""
-        if below.workspace:
-            under = self._top / below.workspace[-1]
+    def add(self, name: str, record: str, content: str, below: Below, origin: str | None = None) -> None:
+        """Make the folder of something new, with the lock held. It stands on `below` because of `origin`.
+
+        Raises `SandboxNotFound` when `origin` was destroyed, or is not whole: what it stands on may be gone, too.
+        """
+        if origin is not None:
+            under = self._top / origin
             if not (under / "upper").is_dir() or not any((under / one).exists() for one in RECORDS):
-                raise SandboxNotFound(f"{under.name} was destroyed, or is not whole")
+                raise SandboxNotFound(f"{origin} was destroyed, or is not whole")
         folder = self._top / name
         folder.mkdir(parents=True)
         (folder / record).write_text(content)  # first: `find` knows something half-made by it

@@ -132,7 +132,7 @@ class LocalProvider(SandboxProvider):
             await asyncio.wait([starting])  # a thread cannot be cancelled: what it still starts has to be destroyed too
             said = self._log(handle.id)
             await self.destroy(handle)
-            if isinstance(exc, (SandboxError, OSError)):
+            if isinstance(exc, (SandboxError, OSError)) and not isinstance(exc, SandboxNotFound):
                 raise SandboxError(f"the sandbox did not start: {said or exc}") from exc
             raise
         return handle
@@ -153,7 +153,8 @@ class LocalProvider(SandboxProvider):
         with self._layers.locked():
             if parent is not None and not (parent.alive() and parent.still()):
                 raise SandboxGone("the sandbox that is forked has ended, or goes on again")
-            self._layers.add(handle.id, "handle.json", json.dumps(handle.to_json()), below)
+            origin = below.workspace[-1] if below.workspace else None
+            self._layers.add(handle.id, "handle.json", json.dumps(handle.to_json()), below, origin)
         lowers = jail.Lowers(
             tuple(self._sandboxes / name / "upper" for name in below.workspace),
             tuple(self._sandboxes / name / jail.system_layer(spec) for name in below.system),
@@ -294,7 +295,8 @@ class LocalProvider(SandboxProvider):
 
     def _keep(self, sandbox_id: str, made: SnapshotHandle) -> None:
         with self._layers.locked():
-            self._layers.add(made.id, "snapshot.json", json.dumps(made.to_json()), self._layers.below(sandbox_id))
+            below = self._layers.below(sandbox_id)
+            self._layers.add(made.id, "snapshot.json", json.dumps(made.to_json()), below, sandbox_id)
         upper = self._folder(sandbox_id) / "upper"
         snapshots.copy_layer(upper, self._snapshot_folder(made.id) / "upper", self._bwrap(), self._owner)
 

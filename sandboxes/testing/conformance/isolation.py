@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sandboxes.sandbox import CommandSpec, Sandbox
-from sandboxes.testing.conformance.base import ANSWER_DEADLINE, Checks, Maker, fails, finished, get, ok, put, walled
+from sandboxes.testing.conformance.base import ANSWER_DEADLINE, Checks, Maker, fails, finished, get, ok, put, until, walled
 
 DIAL_SECONDS = 3
 DIAL = (
@@ -148,7 +148,11 @@ class IsolationChecks(Checks):
         async with listener() as (port, reached):
             dial = " || ".join(f"({DIAL.format(host=host, port=port)})" for host in addresses()[1:] or addresses())
             await ok(made.sandbox, dial)
-            assert reached
+
+            async def arrived() -> bool:
+                return reached != []
+
+            await until(arrived, "the call has arrived")
 
     async def test_an_allowlist_holds_or_is_refused(self, fresh: Maker) -> None:
         made = await fresh.or_refused(network="allowlist", allowed_hosts=["allowed.invalid"])

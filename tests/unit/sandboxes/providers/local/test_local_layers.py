@@ -21,7 +21,8 @@ def layers(tmp_path):
 
 def add(layers, name, below=NOTHING):
     with layers.locked():
-        layers.add(name, "handle.json", json.dumps({"id": name}), below)
+        origin = below.workspace[-1] if below.workspace else None
+        layers.add(name, "handle.json", json.dumps({"id": name}), below, origin)
     (layers._top / name / "upper").mkdir()
     (layers._top / name / "state").mkdir()
 

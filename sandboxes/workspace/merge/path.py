@@ -12,8 +12,8 @@ from sandboxes.workspace.merge.policy import Rule
 from sandboxes.workspace.merge.shelf import Shelf
 from sandboxes.workspace.merge.stages import Stage
 from sandboxes.workspace.merge.text import Labels, Texts, is_text
-from sandboxes.workspace.merge.values import Kind
-from sandboxes.workspace.tree import SUBMODULE, Node
+from sandboxes.workspace.merge.values import Kind, is_file, same_type
+from sandboxes.workspace.tree import Node
 
 _T = TypeVar("_T")
 
@@ -58,7 +58,7 @@ class PathMerger:
             return self._undecided(stage, "modify/delete")
         if (kind := _unlike(ours, theirs)) is not None:
             return self._undecided(stage, kind)
-        return self._files(stage, base if base and _is_file(base) else None, ours, theirs, labels)
+        return self._files(stage, base if base and is_file(base) else None, ours, theirs, labels)
 
     def _undecided(self, stage: Stage, kind: Kind) -> Verdict:
         """A conflict over whole nodes: one side is taken, ours unless the policy says theirs."""
@@ -128,12 +128,8 @@ def _with_mode(verdict: Verdict, mode: str) -> Verdict:
 
 def _unlike(ours: Node, theirs: Node) -> Kind | None:
     """Why two nodes cannot be merged at all."""
-    if _is_file(ours) and _is_file(theirs):
-        return None
-    if ours.mode != theirs.mode:
+    if not same_type(ours, theirs):
         return "type"
+    if is_file(ours):
+        return None
     return "link" if ours.mode == LINK else "submodule"
-
-
-def _is_file(node: Node) -> bool:
-    return node.mode not in (LINK, SUBMODULE)

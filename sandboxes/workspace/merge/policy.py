@@ -17,7 +17,8 @@ Choice = Literal["markers", "ours", "theirs", "union", "fail", "ask"]
 
 - markers: the text with conflict markers; of what is no text, ours.
 - ours, theirs: that side, in a text for the lines in conflict alone. The conflict counts as settled.
-- union: the lines of both sides, ours first, and that settles it; of what is no text, ours, unsettled.
+- union: the lines of both sides, ours first, and that settles it; of what is no text, ours, unsettled. A file that both moved
+  is in both places.
 - fail: the whole merge is refused.
 - ask: somebody is to be asked; the merge itself asks nobody.
 

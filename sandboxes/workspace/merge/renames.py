@@ -12,10 +12,10 @@ from functools import cache
 from itertools import islice
 from typing import Final
 
-from sandboxes.workspace.manifest import LINK
 from sandboxes.workspace.merge.text import TEXT_CAP, is_text
+from sandboxes.workspace.merge.values import is_file, same_type
 from sandboxes.workspace.names import to_bytes
-from sandboxes.workspace.tree import SUBMODULE, Node
+from sandboxes.workspace.tree import Node
 
 PAIRS_CAP: Final = 100_000
 """Pairs of files whose contents are compared. Where there are more, only what kept its content or its name is found."""
@@ -62,9 +62,7 @@ def _same_content(sources: Mapping[str, Node], targets: Mapping[str, Node]) -> d
         by_blob.setdefault(node.blob, []).append(path)
     pairs: dict[str, str] = {}
     for target, node in targets.items():
-        free = (
-            source for source in by_blob.get(node.blob, ()) if source not in pairs and _kind(sources[source]) == _kind(node)
-        )
+        free = (source for source in by_blob.get(node.blob, ()) if source not in pairs and same_type(sources[source], node))
         candidates = list(islice(free, _SAME_CONTENT_CAP))
         if candidates:
             pairs[max(candidates, key=lambda source: _name(source) == _name(target))] = target
@@ -118,7 +116,7 @@ Measure = Callable[[Node, Node, int], int]
 def _measure(pieces: Callable[[str], Mapping[bytes, int]]) -> Measure:
     def measure(old: Node, new: Node, least: int) -> int:
         larger, smaller = max(old.size, new.size), min(old.size, new.size)
-        if _kind(old) or _kind(new) or larger > TEXT_CAP or larger * (_WHOLE - least) < (larger - smaller) * _WHOLE:
+        if not (is_file(old) and is_file(new)) or larger > TEXT_CAP or larger * (_WHOLE - least) < (larger - smaller) * _WHOLE:
             return 0
         before, after = pieces(old.blob), pieces(new.blob)
         kept = sum(min(size, after[piece]) for piece, size in before.items() if piece in after)
@@ -149,8 +147,3 @@ def _by_name(paths: Collection[str]) -> dict[str, list[str]]:
 
 def _name(path: str) -> str:
     return path.rpartition("/")[2]
-
-
-def _kind(node: Node) -> str:
-    """Files are of one kind, executable or not."""
-    return node.mode if node.mode in (LINK, SUBMODULE) else ""

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from sandboxes.workspace.manifest import LINK
 from sandboxes.workspace.merge.renames import Read, find_renames
-from sandboxes.workspace.merge.values import At, Changes, Kind
-from sandboxes.workspace.tree import SUBMODULE, Node
+from sandboxes.workspace.merge.values import At, Changes, Kind, is_file, same_type
+from sandboxes.workspace.tree import Node
 
 Side = Literal["ours", "theirs"]
 _OTHER: Mapping[Side, Side] = {"ours": "theirs", "theirs": "ours"}
@@ -103,12 +102,12 @@ class _Staging:
         elsewhere, here = origin.at(_OTHER[side]), there.at(_OTHER[side])
         if elsewhere is None:
             self._stages[target] = replace(there, base=origin.base, kind="rename/delete")
-        elif origin.base is not None and _is_file(elsewhere.node) != _is_file(origin.base.node):
+        elif origin.base is not None and is_file(elsewhere.node) != is_file(origin.base.node):
             self._stages[source] = replace(origin, base=None)  # a new thing, which only happens to be there
             self._stages[target] = replace(there, base=origin.base, kind=None if here else "rename/delete")  # here: moved, too
             return
         elif here is None:
-            kind: Kind | None = "type" if origin.base and not _same_type(elsewhere.node, origin.base.node) else None
+            kind: Kind | None = "type" if origin.base and not same_type(elsewhere.node, origin.base.node) else None
             self._stages[target] = _with(replace(there, base=origin.base, kind=kind), _OTHER[side], elsewhere)
         else:
             own = _with(replace(there, base=origin.base), _OTHER[side], elsewhere)
@@ -127,11 +126,3 @@ def _at(path: str, node: Node | None) -> At | None:
 
 def _with(stage: Stage, side: Side, at: At | None) -> Stage:
     return replace(stage, ours=at) if side == "ours" else replace(stage, theirs=at)
-
-
-def _is_file(node: Node) -> bool:
-    return node.mode not in (LINK, SUBMODULE)
-
-
-def _same_type(one: Node, other: Node) -> bool:
-    return one.mode == other.mode or (_is_file(one) and _is_file(other))

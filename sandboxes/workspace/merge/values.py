@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from sandboxes.workspace.manifest import LINK
 from sandboxes.workspace.merge.policy import Choice
-from sandboxes.workspace.tree import Node, Tree
+from sandboxes.workspace.tree import SUBMODULE, Node, Tree
 
 Changes = Mapping[str, Node | None]
 """What is at a path now, for each path where it is not what the base has. None: nothing."""
@@ -26,6 +27,16 @@ Kind = Literal[
   different places.
 - file/folder: one has a file where the other has a folder.
 """
+
+
+def is_file(node: Node) -> bool:
+    """Whether a node is a file, executable or not."""
+    return node.mode not in (LINK, SUBMODULE)
+
+
+def same_type(one: Node, other: Node) -> bool:
+    """Whether two nodes are things of one type: file, link or submodule."""
+    return one.mode == other.mode or (is_file(one) and is_file(other))
 
 
 class Contents(Protocol):

@@ -75,7 +75,8 @@ class Layers:
         folder = self._top / name
         folder.mkdir(parents=True)
         (folder / record).write_text(content)  # first: `find` knows something half-made by it
-        (folder / _LAYERS).write_text(json.dumps(asdict(below)))
+        if below.workspace:
+            (folder / _LAYERS).write_text(json.dumps(asdict(below)))
 
     def below(self, name: str) -> Below:
         """What a sandbox or snapshot stands on."""
@@ -90,7 +91,8 @@ class Layers:
         return sorted(one for one, below in self._recorded().items() if name in (*below.workspace, *below.system))
 
     def _recorded(self) -> dict[str, Below]:
-        return {path.parent.name: self.below(path.parent.name) for record in RECORDS for path in self._top.glob(f"*/{record}")}
+        found = [path.parent for path in self._top.glob(f"*/{_LAYERS}")]
+        return {one.name: self.below(one.name) for one in found if any((one / record).exists() for record in RECORDS)}
 
     def unneeded(self) -> list[Path]:
         """Folders of husks that nobody stands on."""

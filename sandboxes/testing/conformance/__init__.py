@@ -17,7 +17,7 @@ In a test module, give a factory of the provider and inherit the suite:
 What the provider's `Capabilities` declare is checked; what they do not declare must be refused with `Unsupported`. A gap is a
 strict expected failure. The groups can be inherited one by one too. Each check is harmless when the provider is broken: what
 is attacked are decoys, and what is attacked from inside is first proven to be walled off. The suite needs pytest and
-pytest-asyncio (`fanfold[testing]`), about two minutes, and no network.
+pytest-asyncio (`fanfold[testing]`), about four minutes, and no network.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from sandboxes.sandbox import Sandbox
 from sandboxes.testing.conformance import elsewhere
 from sandboxes.testing.conformance.base import ANSWER_DEADLINE, Checks, Maker, ProviderFactory, ok
 
-MOMENTS = [0.0, 0.03, 0.06, 0.1, 0.15, 0.25, 0.4]
+MOMENTS = [0.0, 0.03, 0.06, 0.1, 0.2, 0.4, 0.8]
 """Seconds after which somebody who forks, or keeps a snapshot, is stopped or killed."""
 
 ZOO = """

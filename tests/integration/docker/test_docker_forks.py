@@ -10,7 +10,7 @@ import pytest
 
 from sandboxes.errors import SandboxError
 from sandboxes.providers.base import Resources, SandboxHandle, SandboxSpec
-from sandboxes.providers.docker import DockerProvider, layers, layout
+from sandboxes.providers.docker import DockerProvider, images, layers, layout
 
 pytestmark = pytest.mark.docker
 
@@ -90,6 +90,14 @@ async def test_an_image_goes_with_the_last_sandbox_that_needs_it(provider, label
     await provider.destroy(child)
     assert await told(provider, grandchild, "cat /usr/local/kit") == "system\n"
     await provider.destroy(grandchild)
+    assert api.images(image) == []
+
+
+async def test_an_image_that_no_child_was_made_of_goes_with_the_parent(provider, labels, api):
+    """Whoever forks may be killed between the two."""
+    parent = await provider.create(SandboxSpec(system="overlay"), labels)
+    image = images.of_files(api, parent.id)
+    await provider.destroy(parent)
     assert api.images(image) == []
 
 

@@ -22,6 +22,8 @@ from sandboxes.providers.local.removal import remove_tree
 RECORDS = ("handle.json", "snapshot.json")
 HUSK = "husk.json"
 _LAYERS = "layers.json"
+_NEW, _OLD = ".new-", ".old-"
+"""Before the names of folders that do not have their record yet, or no more."""
 _KEPT = ("upper", "system")
 """What a husk keeps for those that stand on it."""
 
@@ -72,11 +74,12 @@ class Layers:
             under = self._top / origin
             if not (under / "upper").is_dir() or not any((under / one).exists() for one in RECORDS):
                 raise SandboxNotFound(f"{origin} was destroyed, or is not whole")
-        folder = self._top / name
-        folder.mkdir(parents=True)
-        (folder / record).write_text(content)  # first: `find` knows something half-made by it
+        fresh = self._top / f"{_NEW}{name}"  # `find` knows something half-made by its record: it appears with that
+        fresh.mkdir()
+        (fresh / record).write_text(content)
         if below.workspace:
-            (folder / _LAYERS).write_text(json.dumps(asdict(below)))
+            (fresh / _LAYERS).write_text(json.dumps(asdict(below)))
+        fresh.rename(self._top / name)
 
     def below(self, name: str) -> Below:
         """What a sandbox or snapshot stands on."""
@@ -108,10 +111,16 @@ class Layers:
                     (self._top / name / record).rename(self._top / name / HUSK)
             unneeded = self.unneeded()
             if not (self._top / name / HUSK).exists():
-                unneeded.append(self._top / name)  # without a record nobody can have come to stand on it
+                unneeded.append(self._top / name)  # somebody took its record away: nobody can have come to stand on it
+            broken_off = [*self._top.glob(f"{_NEW}*"), *self._top.glob(f"{_OLD}*")]  # by those who were killed
         # Only what stands on a layer can give it to others: nobody comes to need these again.
         for folder in unneeded:
             _strip(folder, ())
+            old = folder.with_name(f"{_OLD}{folder.name}")
+            with contextlib.suppress(FileNotFoundError):  # somebody else was faster
+                folder.rename(old)
+            broken_off.append(old)
+        for folder in broken_off:
             remove_tree(folder)
         _strip(self._top / name, _KEPT)
         with contextlib.suppress(OSError):

@@ -234,8 +234,8 @@ class LocalProvider(SandboxProvider):
         await asyncio.to_thread(self._resume, handle)
 
     def _resume(self, handle: SandboxHandle) -> None:
+        process = self._living(handle)
         with self._layers.locked():
-            process = self._living(handle)
             if forks := self._layers.standing_on(handle.id):
                 raise SandboxError(
                     f"local sandbox {handle.id} cannot go on while {len(forks)} others stand on its files: "

@@ -66,12 +66,12 @@ async def test_a_system_cannot_be_forked_where_files_are_in_memory(provider):
 
 
 async def test_a_child_that_does_not_start_spares_its_siblings(provider, monkeypatch):
-    """The third child finds a folder where its own has to be; the others are made."""
+    """The third child finds something where its folder has to be; the others are made."""
     handle = await provider.create(SandboxSpec())
     taken = "sbx-" + "0" * 16
     ids = iter(["sbx-" + "1" * 16, "sbx-" + "2" * 16, taken])
     monkeypatch.setattr(local, "new_sandbox_id", lambda: next(ids))
-    (provider._sandboxes / taken).mkdir()
+    (provider._sandboxes / taken / "something").mkdir(parents=True)
     made = await provider.fork(handle, 3)
     assert [type(one) for one in made] == [SandboxHandle, SandboxHandle, SandboxError]
     for child in made[:2]:

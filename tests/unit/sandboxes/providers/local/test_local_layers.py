@@ -88,3 +88,11 @@ def test_nobody_comes_to_stand_on_what_is_gone(layers, how):
     with pytest.raises(SandboxNotFound):
         add(layers, "sbx-new", below)
     assert not (layers._top / "sbx-new").exists()
+
+
+@pytest.mark.parametrize("where", [".new-sbx-killed", ".old-sbx-killed"])
+def test_what_somebody_who_was_killed_left_without_a_record_goes_with_the_next_that_ends(layers, where):
+    add(layers, "sbx-other")
+    (layers._top / where / "upper").mkdir(parents=True)
+    layers.retire("sbx-other")
+    assert not layers._top.exists()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from langchain.agents.middleware import ModelCallLimitMiddleware
 from langchain.agents.middleware.model_call_limit import ModelCallLimitExceededError
@@ -40,6 +41,8 @@ from sandboxes.toolbox.calls import call_scope
 
 DeepAgent = CompiledStateGraph[Any, Any, Any, Any]
 
+MODEL = "model"
+"""Names the update with the model's answer."""
 INTERRUPT = "__interrupt__"
 """Names the update that tells of a pause."""
 SUPERSTEPS_PER_CALL = 16
@@ -127,7 +130,7 @@ async def run_agent(
     with call_scope(thread_id), agent_span("main", spec.model):
         begin = await _beginning(agent, config, spec, course, transcript)
         try:
-            paused = await _follow(agent, config, begin, spec, transcript)
+            paused = await _follow(agent, config, begin, spec, transcript, saver)
         finally:  # also when it failed: what it has said is its thread's
             if saver is not None:
                 await saver.aflush()
@@ -158,14 +161,25 @@ async def _beginning(
     return None
 
 
-async def _follow(agent: DeepAgent, config: RunnableConfig, begin: Any, spec: AgentSpec, transcript: Transcript) -> bool:
+async def _follow(
+    agent: DeepAgent,
+    config: RunnableConfig,
+    begin: Any,
+    spec: AgentSpec,
+    transcript: Transcript,
+    saver: HeldBackSaver | None,
+) -> bool:
     """Whether it has paused to ask a person."""
     paused = False
-    durability: Any = "sync" if agent.checkpointer else None
+    durability: Any = "sync" if saver else None
+    stream = cast("AsyncGenerator[Any]", agent.astream(begin, config, stream_mode="updates", durability=durability))
     try:
-        async for update in agent.astream(begin, config, stream_mode="updates", durability=durability):
-            paused = paused or INTERRUPT in update
-            transcript.take(update)
+        async with aclosing(stream) as updates:
+            async for update in updates:
+                paused = paused or INTERRUPT in update
+                if saver is not None and MODEL in update:
+                    await saver.aflush()  # an answer that was told must not be asked for once more
+                transcript.take(update)
     except ModelCallLimitExceededError as exc:
         raise TaskFailed(
             f"the agent was not done after {spec.max_steps} calls of its model (agent.max_steps): allow more, or ask for less"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,14 +13,19 @@ from langchain_core.tools import tool
 from orchestrator.agent.checkpoints import RecordSaver
 from orchestrator.agent.harness import create_deep_agent
 from orchestrator.agent.heldback import HeldBackSaver, Noted
+from orchestrator.agent.run import Course, run_agent
 from orchestrator.checkpoints import Step, TaskWrites
 from orchestrator.errors import RecordUnavailable, StaleLease
 from orchestrator.runs.checkpointing import Checkpoints
+from orchestrator.spec import AgentSpec
 from tests.integration.orchestrator.checkpoints.conftest import Workers
+from tests.unit.orchestrator.agent.conftest import FolderBackend
 from tests.unit.orchestrator.agent.harness.delegating import ask, model
 
 CONFIG: Any = {"configurable": {"thread_id": "run-a"}, "recursion_limit": 200}
 TURNS = 3
+MANY = 30
+"""Answers of a model."""
 
 
 class Counted:
@@ -73,6 +79,23 @@ async def test_an_agent_notes_its_way_before_each_call_and_after_it(workers: Wor
     found = RecordSaver(plain).get_tuple(CONFIG)
     assert found is not None
     assert found.checkpoint["channel_values"]["messages"] == state["messages"]
+
+
+async def test_an_answer_is_told_when_it_is_recorded(workers: Workers, tmp_path: Path) -> None:
+    record = workers.record()
+    missing: list[str] = []
+
+    def emit(kind: str, data: dict[str, Any]) -> None:
+        if kind == "model.message" and data["id"] not in str(RecordSaver(record).get_tuple(CONFIG)):
+            missing.append(data["id"])
+
+    turns = "".join(f"  - tool_calls: [{{id: c{n}, name: write_todos, args: {{todos: []}}}}]\n" for n in range(MANY))
+    (tmp_path / "model.yaml").write_text(f"turns:\n{turns}  - text: done\n")
+    spec = AgentSpec(prompt="Go.", model="scripted:model.yaml", max_steps=MANY + 1)
+    place = {"emit": emit, "files": tmp_path, "api_key": None, "allow_host_shell": True}
+    outcome = await run_agent(spec, FolderBackend(tmp_path), thread_id="run-a", course=Course(record=record), **place)
+    assert outcome.steps == MANY + 1
+    assert missing == []
 
 
 async def test_the_call_of_a_model_is_not_made_without_the_lease(workers: Workers) -> None:

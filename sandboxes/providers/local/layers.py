@@ -128,8 +128,8 @@ class Layers:
 
 
 def _strip(folder: Path, kept: tuple[str, ...]) -> None:
-    """Remove the folders in a folder. Its husk goes last: until then it can be found."""
-    if folder.is_dir():
+    """Remove the folders in a folder, if it is there. Its husk goes last: until then it can be found."""
+    with contextlib.suppress(FileNotFoundError):  # somebody else is removing it, too
         for inner in list(folder.iterdir()):
             if inner.name not in kept and inner.is_dir() and not inner.is_symlink():
                 remove_tree(inner)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import secrets
 import signal
@@ -19,6 +20,11 @@ from orchestrator.runs.schema import open_database
 from orchestrator.settings import Settings
 from orchestrator.telemetry.collector import RecordCollector
 from orchestrator.telemetry.process import Telemetry
+
+LOOK_EVERY = 1.0
+"""Seconds between two looks whether it is told to stop."""
+END_SECONDS = 20.0
+"""After which a controller that was told to stop ends, whatever a platform has not answered yet: another one goes on."""
 
 
 def run_controller(settings: Settings, telemetry: Telemetry, submit: Submit) -> None:
@@ -43,9 +49,23 @@ def run_controller(settings: Settings, telemetry: Telemetry, submit: Submit) -> 
     )
     controller.start()
     try:
-        leaving.wait()
+        while not leaving.wait(LOOK_EVERY):  # a signal that another thread was given is heard at the next look
+            pass
     finally:
+        _end_surely()
         controller.stop()
         broker.stop(unless=lambda: bool(Reader(engine).workers()))
         app.close()
         engine.dispose()
+
+
+def _end_surely() -> None:
+    """End this process if it takes too long by itself, and tell what it waited for."""
+
+    def end() -> None:
+        faulthandler.dump_traceback()
+        os._exit(0)
+
+    late = threading.Timer(END_SECONDS, end)
+    late.daemon = True
+    late.start()

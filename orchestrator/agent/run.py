@@ -17,6 +17,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
 
 from orchestrator.agent.checkpoints import RecordSaver
+from orchestrator.agent.fanning import Fanning, Forks, with_conflicts
 from orchestrator.agent.harness import SubAgent, create_deep_agent
 from orchestrator.agent.harness.backend import parts, working_directory
 from orchestrator.agent.heldback import HeldBackSaver, Noted
@@ -93,6 +94,16 @@ class Course:
     """A person's answer to its question: `{"decisions": [...]}`."""
 
 
+@dataclass(frozen=True)
+class Delegating:
+    """To whom an agent gives tasks."""
+
+    allowed: bool = True
+    """Whether it has subagents. One that is a subagent itself has none."""
+    forks: Forks | None = None
+    """Has those that it takes work in forks of the sandbox; the others work in the agent's own."""
+
+
 async def run_agent(
     spec: AgentSpec,
     backend: SandboxBackendProtocol,
@@ -105,6 +116,7 @@ async def run_agent(
     course: Course | None = None,
     redact: Redact | None = None,
     allow_host_shell: bool = False,
+    delegating: Delegating | None = None,
 ) -> AgentOutcome:
     """Run the agent that `spec` describes over `backend`, until it answers without calling a tool, or asks a person.
 
@@ -113,7 +125,8 @@ async def run_agent(
     running it again gives the same idempotency ids to the same tool calls, and with a `course` that has a record it goes
     on at the step that was noted last. `spent` is told of every call of a model, subagents' too. `redact` takes secrets out
     of what tools tell, before the model or the record sees it. A backend whose commands run on this machine
-    (`LocalShellBackend`) is refused unless `allow_host_shell`.
+    (`LocalShellBackend`) is refused unless `allow_host_shell`. `delegating` says which
+    subagents it has, and where they work.
 
     Raises `TaskFailed` (an expectation of the script does not hold, the script or cassette has no answer, `max_steps` is used
     up), `BadInput` (the model cannot be had as it is named, the permissions cannot be enforced), `InfrastructureError` (the
@@ -124,7 +137,7 @@ async def run_agent(
     course = course or Course()
     saver = HeldBackSaver(course.record) if course.record is not None else None
     model = resolve(spec.model, files, api_key)
-    agent = _agent(spec, model, backend, api_key, saver, redact)
+    agent = _agent(spec, model, backend, api_key, delegating or Delegating(), saver, redact)
     config = _config(spec, thread_id, spent)
     transcript = Transcript(emit, course.told)
     with call_scope(thread_id), agent_span("main", spec.model):
@@ -146,9 +159,7 @@ def said(record: CheckpointRecord, thread_id: str) -> bytes | None:
     return to_json(found.checkpoint["channel_values"].get("messages", ())) if found is not None else None
 
 
-async def _beginning(
-    agent: DeepAgent, config: RunnableConfig, spec: AgentSpec, course: Course, transcript: Transcript
-) -> Any:
+async def _beginning(agent: DeepAgent, config: RunnableConfig, spec: AgentSpec, course: Course, transcript: Transcript) -> Any:
     """What the graph is given: the task, or, when it has begun already, at most the answer to its question."""
     earlier = of_other_scripts(from_json(course.earlier)) if course.earlier is not None else []
     state = await agent.aget_state(config) if course.begun else None
@@ -204,22 +215,27 @@ def _agent(
     model: BaseChatModel,
     backend: SandboxBackendProtocol,
     api_key: str | None,
+    delegating: Delegating,
     saver: HeldBackSaver | None,
     redact: Redact | None,
 ) -> DeepAgent:
     workdir = working_directory(backend)
+    fanning = Fanning(delegating.forks) if delegating.forks is not None else None
     try:
         return create_deep_agent(
             model,
             system_prompt=spec.system_prompt or _system_prompt(backend),
             subagents=[_subagent(one, spec.model, api_key) for one in spec.subagents],
-            backend=backend,
+            backend=backend if fanning is None else with_conflicts(backend),
             permissions=[FilesystemPermission(**rule.model_dump()) for rule in spec.placed_permissions(workdir)],
             memory=[posixpath.join(workdir, path) for path in spec.memory],
             skills=[posixpath.join(workdir, path) for path in spec.skills],
             checkpointer=saver,
             interrupt_on=spec.asked_about(),
+            delegates=delegating.allowed,
+            fan_out=fanning,
             around=[
+                *([] if fanning is None else [fanning]),
                 *([] if saver is None else [Noted(saver)]),
                 *([] if redact is None else [RedactedResults(redact)]),
                 TracedTools(),

@@ -18,13 +18,20 @@ from langgraph.types import Checkpointer
 
 from orchestrator.agent.harness.backend import BackendLike, Factory, accepted
 from orchestrator.agent.harness.caching import prompt_caching
+from orchestrator.agent.harness.fan_out import FanOut
 from orchestrator.agent.harness.filesystem import FilesystemMiddleware, files_prompt
 from orchestrator.agent.harness.humans import human_in_the_loop
 from orchestrator.agent.harness.memory import MemoryMiddleware
 from orchestrator.agent.harness.repair import PatchToolCallsMiddleware
 from orchestrator.agent.harness.skills import SkillsMiddleware
 from orchestrator.agent.harness.subagent_specs import Model
-from orchestrator.agent.harness.subagents import TASK_SYSTEM_PROMPT, CompiledSubAgent, SubAgent, SubAgentMiddleware
+from orchestrator.agent.harness.subagents import (
+    FORKS_SYSTEM_PROMPT,
+    TASK_SYSTEM_PROMPT,
+    CompiledSubAgent,
+    SubAgent,
+    SubAgentMiddleware,
+)
 from orchestrator.agent.harness.summarization import summarization
 from orchestrator.agent.harness.todos import TODO_PROMPT, Todos, ToldTodos
 from orchestrator.agent.models import initialized, provided
@@ -57,6 +64,8 @@ def create_deep_agent(
     name: str | None = None,
     cache: BaseCache[Any] | None = None,
     around: Sequence[Middleware] = (),
+    delegates: bool = True,
+    fan_out: FanOut | None = None,
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """A deep agent, ready to be invoked, awaited or streamed.
 
@@ -72,6 +81,7 @@ def create_deep_agent(
     - `permissions`: what may be read and written, by subagents too; see `FilesystemPermission`.
     - `memory`, `skills`: paths, in the backend, of AGENTS.md files and of folders of skills.
     - `around`: middleware that stands around everything, in this agent and in each of its subagents.
+    - `delegates`: whether it has subagents at all; `fan_out`: who has some of them work elsewhere.
     - The others are those of langchain's `create_agent`.
 
     Raises `ValueError` where an argument is wrong (`PermissionsRefused` where permissions would not hold), and `BadInput` when
@@ -86,13 +96,15 @@ def create_deep_agent(
         default_interrupt_on=interrupt_on,
         subagents=subagents,
         system_prompt=None,
+        fan_out=fan_out,
     )
-    parts = _replaced([*stack.of_agent(memory, delegation), *middleware, *prompt_caching()], middleware)
+    ours = stack.of_agent(memory, [delegation] if delegates else [])
+    parts = _replaced([*ours, *middleware, *prompt_caching()], middleware)
     known = _names(tools or (), parts) | {name for spec in subagents or () for name in _own_names(spec)}
     return create_agent(
         chat,
         list(tools or ()),
-        system_prompt=_prompt(system_prompt, stack.prompts(delegation), parts, middleware),
+        system_prompt=_prompt(system_prompt, stack.prompts(delegation.name, forks=fan_out is not None), parts, middleware),
         middleware=[*parts, *human_in_the_loop(interrupt_on, known=known)],
         response_format=response_format,
         context_schema=context_schema,
@@ -114,7 +126,7 @@ class _Stack:
     skills: Sequence[str] | None
     around: tuple[Middleware, ...]
 
-    def of_agent(self, memory: Sequence[str] | None, delegation: SubAgentMiddleware) -> list[Middleware]:
+    def of_agent(self, memory: Sequence[str] | None, delegation: Sequence[Middleware]) -> list[Middleware]:
         """That of the main agent, but for what the user adds."""
         remembering = [MemoryMiddleware(backend=self.backend, sources=memory)] if memory else []
         return [
@@ -123,7 +135,7 @@ class _Stack:
             *remembering,
             *self._skills(self.skills),
             self._files(self.permissions, told=True),
-            delegation,
+            *delegation,
             summarization(self.model, self.backend),
             PatchToolCallsMiddleware(),
         ]
@@ -147,10 +159,11 @@ class _Stack:
         prompt = "" if told and isinstance(self.backend, BackendProtocol) else None
         return FilesystemMiddleware(backend=self.backend, permissions=permissions, system_prompt=prompt)
 
-    def prompts(self, delegation: SubAgentMiddleware) -> dict[str, str]:
+    def prompts(self, delegation: str, *, forks: bool) -> dict[str, str]:
         """What the main agent is told once and for all, by the names of the middleware that it is about."""
         files = files_prompt(self.backend) if isinstance(self.backend, BackendProtocol) else ""
-        return {Todos().name: TODO_PROMPT, FilesystemMiddleware.__name__: files, delegation.name: TASK_SYSTEM_PROMPT}
+        task = f"{TASK_SYSTEM_PROMPT}\n{FORKS_SYSTEM_PROMPT}" if forks else TASK_SYSTEM_PROMPT
+        return {Todos().name: TODO_PROMPT, FilesystemMiddleware.__name__: files, delegation: task}
 
 
 def _model_of(given: Model | None, default: BaseChatModel) -> BaseChatModel:

@@ -11,20 +11,21 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from concurrent.futures import Future, wait
-from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, is_dataclass
-from typing import Annotated, Any, Protocol
+from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass
+from typing import Annotated, Any
 
 from langchain.tools import ToolRuntime
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import AIMessage, ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool
 from langgraph.errors import GraphBubbleUp, is_invalid_resume
 from langgraph.types import Command
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from orchestrator.agent.harness.fan_out import Answer, FanOut, Report, TaskCall
 from orchestrator.agent.harness.repair import MalformedToolCalls
 from orchestrator.agent.harness.subagent_specs import Member
 from orchestrator.agent.harness.subagent_state import handed_back, handed_down
@@ -39,30 +40,6 @@ NO_REPORT = "[The subagent ended without a report.]"
 
 _READ = "__pregel_read"
 """Where langgraph's configuration of a task holds the function that reads the state, bound to the channels."""
-
-
-@dataclass(frozen=True)
-class TaskCall:
-    """One call of `task`, as a fan-out sees it."""
-
-    id: str
-    subagent_type: str
-    description: str
-    siblings: tuple[str, ...]
-    """Ids of all calls of `task` in the same answer, this one too, in the order of the answer."""
-
-
-class FanOut(Protocol):
-    """Where subagents work when they do not share their parent's place.
-
-    It is entered before a subagent starts and left when it has ended, for each call on its own, side by side. What it gives
-    goes into `config["configurable"]` of the subagent's run, where a backend that is made for each call finds it. It is left
-    with the exception when the subagent failed, and with a `GraphBubbleUp` when it waits for a human: it is then entered again,
-    with an equal call, when the run goes on. It may raise; it may not swallow what is raised.
-    """
-
-    def __call__(self, call: TaskCall) -> AbstractAsyncContextManager[Mapping[str, Any]]:
-        """The place of one subagent."""
 
 
 class TaskArguments(BaseModel):
@@ -100,13 +77,13 @@ class Delegation:
     def run(self, description: str, subagent_type: str, runtime: ToolRuntime[Any, Any]) -> ToolMessage | Command[Any]:
         """Run one subagent to its end. Raises `BadInput` where subagents fan out: that is async."""
         if self._fan_out is not None:
-            raise BadInput("the subagents of this agent work in places of their own: run it with ainvoke or astream")
+            raise BadInput("subagents of this agent work in places of their own: run it with ainvoke or astream")
         if subagent_type not in self._members:
             return self._unknown(subagent_type, runtime)
         task = _Task(self._members[subagent_type], description, runtime, self._private)
         with self._siblings.beside(task.message.id) as others, nested_scopes():
             try:
-                return task.finished(task.member.runnable.invoke(task.state, task.config({})))
+                return task.finished(task.member.runnable.invoke(task.state, task.config))
             except GraphBubbleUp:
                 raise
             except Exception as exc:
@@ -122,9 +99,9 @@ class Delegation:
         task = _Task(self._members[subagent_type], description, runtime, self._private)
         with self._siblings.beside(task.message.id) as others, nested_scopes():
             try:
-                async with self._place(task.call) as given:
-                    result = await task.member.runnable.ainvoke(task.state, task.config(given))
-                return task.finished(result)
+                if self._fan_out is not None and self._fan_out.takes(subagent_type):
+                    return task.reported(await self._fan_out(task.call, task.answer(self._members)))
+                return task.finished(await task.member.runnable.ainvoke(task.state, task.config))
             except GraphBubbleUp:
                 raise
             except Exception as exc:
@@ -132,9 +109,6 @@ class Delegation:
                     return task.failed(exc)
                 await asyncio.gather(*map(asyncio.wrap_future, others()))
                 raise
-
-    def _place(self, call: TaskCall) -> AbstractAsyncContextManager[Mapping[str, Any]]:
-        return self._fan_out(call) if self._fan_out is not None else nullcontext({})
 
     def _unknown(self, subagent_type: str, runtime: ToolRuntime[Any, Any]) -> ToolMessage:
         told = f"Error: there is no subagent {subagent_type!r}: subagent_type is one of {', '.join(self._members)}"
@@ -151,13 +125,18 @@ class _Task:
         self._channels = _channels(runtime.config)
         answers = (message for message in reversed(runtime.state["messages"]) if isinstance(message, AIMessage))
         self.message = next(answers)
-        tasks = tuple(str(call["id"]) for call in self.message.tool_calls if call["name"] == "task")
-        self.call = TaskCall(self._id, member.name, description, tasks)
+        self.call = TaskCall(self._id, member.name, description)
         self.state = handed_down(runtime.state, description, self._private)
 
-    def config(self, given: Mapping[str, Any]) -> RunnableConfig:
+    @property
+    def config(self) -> RunnableConfig:
         """What tells the subagent's run apart from its parent's, in traces and streams."""
-        return {"configurable": dict(given), "run_name": self.member.name, "metadata": {"lc_agent_name": self.member.name}}
+        return {"run_name": self.member.name, "metadata": {"lc_agent_name": self.member.name}}
+
+    def answer(self, members: Container[str]) -> Answer:
+        """The answer that the call is of."""
+        calls = [_task_call(call) for call in self.message.tool_calls if call["name"] == "task"]
+        return Answer(str(self.message.id), tuple(call for call in calls if call and call.subagent_type in members))
 
     def finished(self, after: Any) -> Command[Any]:
         """The report, and what of the subagent's state comes back."""
@@ -172,6 +151,11 @@ class _Task:
             alone=len(self.message.tool_calls) == 1,
         )
         return Command(update={**update, "messages": [_result(report(after), self._id, "success")]})
+
+    def reported(self, report: Report) -> Command[Any]:
+        """What came of it elsewhere."""
+        message = _result(report.text, self._id, "error" if report.failed else "success")
+        return Command(update={**report.update, "messages": [message]})
 
     def failed(self, exc: Exception) -> ToolMessage:
         """What the main agent is told of a subagent that has not come to its end."""
@@ -217,6 +201,15 @@ class _Siblings:
             yield leave
         finally:
             leave()
+
+
+def _task_call(call: ToolCall) -> TaskCall | None:
+    """A call of `task`; None for one whose arguments are refused."""
+    try:
+        given = TaskArguments.model_validate(call["args"])
+    except ValidationError:
+        return None
+    return TaskCall(str(call["id"]), given.subagent_type, given.description)
 
 
 def report(state: Mapping[str, Any]) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -12,11 +10,10 @@ from langchain.tools import ToolRuntime
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.config import get_config
 from langgraph.store.memory import InMemoryStore
-from langgraph.types import Command
 
-from orchestrator.agent.harness.subagents import SubAgentMiddleware, TaskCall
+from orchestrator.agent.harness.fan_out import Answer, Report, TaskCall
+from orchestrator.agent.harness.subagents import SubAgentMiddleware
 from orchestrator.errors import BadInput
 from sandboxes.toolbox.calls import call_scope, next_call_id
 from tests.unit.orchestrator.agent.harness.delegating import (
@@ -26,9 +23,7 @@ from tests.unit.orchestrator.agent.harness.delegating import (
     agent,
     ask,
     calls,
-    decide,
     fails,
-    model,
     results,
     says,
     spec,
@@ -68,73 +63,60 @@ async def test_calls_inside_a_subagent_have_ids_below_those_of_its_task() -> Non
     assert made == [None, "run:1:t/1:w#0", None, "1:w#0"]
 
 
-class Places:
-    """A fan-out that gives each subagent a number, and keeps what happened."""
+class Elsewhere:
+    """A fan-out that takes the subagents whose name ends in "s", and answers for each call of an answer at once."""
 
-    def __init__(self) -> None:
-        self.log: list[str] = []
-        self.calls: list[TaskCall] = []
+    def __init__(self, *failures: str) -> None:
+        self.seen: list[tuple[TaskCall, Answer]] = []
+        self._failures = failures
 
-    @asynccontextmanager
-    async def __call__(self, call: TaskCall) -> AsyncIterator[dict[str, Any]]:
-        self.calls.append(call)
-        self.log.append(f"in {call.id}")
-        try:
-            yield {"place": call.siblings.index(call.id)}
-        except BaseException as exc:
-            self.log.append(f"out {call.id} {type(exc).__name__}")
-            raise
-        self.log.append(f"out {call.id}")
+    def takes(self, subagent_type: str) -> bool:
+        return subagent_type.endswith("s")
+
+    async def __call__(self, call: TaskCall, answer: Answer) -> Report:
+        self.seen.append((call, answer))
+        if call.id in self._failures:
+            raise OSError("no room")
+        return Report(f"{call.description} {answer.calls.index(call)}", update={"files": {f"/{call.id}": "x"}})
 
 
-async def test_a_fan_out_gives_each_subagent_a_place_and_learns_of_its_end() -> None:
-    @tool
-    async def where() -> str:
-        """Tell the place."""
-        return f"place {get_config()['configurable']['place']}"
-
-    places = Places()
-    worker = model(
-        lambda messages: (
-            AIMessage(messages[-1].text)
-            if isinstance(messages[-1], ToolMessage)
-            else AIMessage("", tool_calls=[{"id": "w", "name": "where", "args": {}}])
-        )
-    )
+async def test_a_fan_out_carries_out_the_calls_that_it_takes_and_knows_the_whole_answer() -> None:
+    elsewhere = Elsewhere()
     lead = agent(
-        calls(task("a", "worker", "One."), task("b", "bad"), task("c", "worker", "Three.")),
-        spec("worker", worker, tools=[where]),
-        spec("bad", fails(ValueError("boom"))),
-        fan_out=places,
+        calls(task("a", "workers", "One."), task("b", "here"), task("c", "workers", "Three."), task("d", "nobodys")),
+        spec("workers", fails(ValueError("never called"))),
+        spec("here", says("done here")),
+        fan_out=elsewhere,
     )
     found = results(await lead.ainvoke(ask()))
-    assert (found["a"][1], found["b"][0], found["c"][1]) == ("place 0", "error", "place 2")
-    assert sorted(places.log) == ["in a", "in b", "in c", "out a", "out b ValueError", "out c"]
-    assert TaskCall("a", "worker", "One.", ("a", "b", "c")) in places.calls
+    assert (found["a"][1], found["b"][1], found["c"][1]) == ("One. 0", "done here", "Three. 2")
+    assert found["d"][0] == "error"
+    answers = {answer for _, answer in elsewhere.seen}
+    assert len(answers) == 1
+    assert [(call.id, call.subagent_type) for call in answers.pop().calls] == [
+        ("a", "workers"),
+        ("b", "here"),
+        ("c", "workers"),
+    ]
 
 
-async def test_a_subagent_that_waits_for_a_human_leaves_its_place_and_comes_back_to_it() -> None:
-    tools, places = Counting(), Places()
-    lead = agent(calls(task("a", "ann")), tools.sender("ann"), fan_out=places, checkpointer=InMemorySaver())
-    await lead.ainvoke(ask(), CONFIG)
-    await lead.ainvoke(Command(resume=decide()), CONFIG)
-    assert places.log == ["in a", "out a GraphInterrupt", "in a", "out a"]
-    assert places.calls[0] == places.calls[1]
+async def test_what_a_fan_out_says_of_the_state_comes_into_it() -> None:
+    lead = agent(
+        calls(task("a", "workers")), spec("workers", says("x")), fan_out=Elsewhere(), middleware=[Writes(lambda _: {})]
+    )
+    assert (await lead.ainvoke(ask(files={})))["files"] == {"/a": "x"}
 
 
 def test_a_fan_out_is_refused_in_a_sync_run() -> None:
     with pytest.raises(BadInput, match="ainvoke or astream"):
-        agent(calls(task("a", "w")), spec("w", says("x")), fan_out=Places()).invoke(ask())
+        agent(calls(task("a", "w")), spec("w", says("x")), fan_out=Elsewhere()).invoke(ask())
 
 
-async def test_a_place_that_cannot_be_had_is_an_error_of_the_call() -> None:
-    @asynccontextmanager
-    async def none(call: TaskCall) -> AsyncIterator[dict[str, Any]]:
-        raise OSError("no room")
-        yield {}
-
-    found = results(await agent(calls(task("a", "w")), spec("w", says("x")), fan_out=none).ainvoke(ask()))
+async def test_what_goes_wrong_elsewhere_is_an_error_of_the_call() -> None:
+    lead = agent(calls(task("a", "workers"), task("b", "workers")), spec("workers", says("x")), fan_out=Elsewhere("a"))
+    found = results(await lead.ainvoke(ask()))
     assert "OSError: no room" in found["a"][1]
+    assert found["b"][0] == "success"
 
 
 async def test_files_of_a_thread_are_those_of_its_subagents_too() -> None:

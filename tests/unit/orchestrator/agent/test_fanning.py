@@ -24,6 +24,7 @@ class Forks:
 
     def __init__(self, *, waits: bool = False) -> None:
         self.asked: list[tuple[str, tuple[str, ...]]] = []
+        self.begun = asyncio.Event()
         self.ended = False
         self.log: list[str] = []
         self._waits = waits
@@ -34,6 +35,7 @@ class Forks:
     async def run(self, answer_id: str, calls: Sequence[TaskCall]) -> Sequence[Worked]:
         self.asked.append((answer_id, tuple(call.id for call in calls)))
         self.log.append("forked")
+        self.begun.set()
         try:
             if self._waits:
                 await asyncio.Event().wait()
@@ -86,8 +88,7 @@ async def test_who_is_cancelled_ends_the_fan_out_first() -> None:
     fanning = Fanning(forks)
     call = TaskCall("a", "worker", "One")
     waiting = asyncio.ensure_future(fanning(call, Answer("m", (call,))))
-    while not forks.asked:
-        await asyncio.sleep(0)
+    await forks.begun.wait()
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting

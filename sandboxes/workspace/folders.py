@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from sandboxes.workspace.archive import pack_folder
-from sandboxes.workspace.manifest import LINK
+from sandboxes.workspace.manifest import FOLDER, LINK
 from sandboxes.workspace.names import parents, to_bytes
 from sandboxes.workspace.tarwriter import TarWriter
 from sandboxes.workspace.tree import DEFAULT_EXCLUDE, SUBMODULE, BaseTree, Tree
@@ -59,7 +59,7 @@ def _fill(tree: Tree, get: Callable[[str], bytes], folder: bytes) -> None:
                 os.mkdir(os.path.join(folder, to_bytes(above)))  # noqa: PTH102, PTH118 - names are bytes here
                 made.add(above)
         place = os.path.join(folder, to_bytes(path))  # noqa: PTH118
-        if node.mode == SUBMODULE:
+        if node.mode in (SUBMODULE, FOLDER):
             os.mkdir(place)  # noqa: PTH102
         elif node.mode == LINK:
             os.symlink(get(node.blob), place)  # noqa: PTH211

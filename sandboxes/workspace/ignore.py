@@ -71,7 +71,7 @@ def _matcher(repository: pygit2.Repository) -> Callable[[str], bool]:
 def _write_rules(base: BaseTree, folder: Path) -> None:
     rules = [
         (path, node)
-        for path, node in base.entries.items()
+        for path, node in base.files.items()
         if path.rpartition("/")[2] == ".gitignore" and node.mode != LINK and node.size <= _FILE_CAP
     ]
     for path, node in rules[:_FILES_CAP]:

@@ -9,10 +9,13 @@ from typing import Final, Literal, get_args
 from sandboxes.errors import PatchRefused
 from sandboxes.workspace.names import BadName, parents, shown, split
 
-Mode = Literal["100644", "100755", "120000"]
-"""As in a Git tree: file, executable, symbolic link."""
+Mode = Literal["100644", "100755", "120000", "040000"]
+"""As in a Git tree: file, executable, symbolic link, and a folder with nothing in it."""
 
 LINK: Final = "120000"
+FOLDER: Final = "040000"
+EMPTY_FOLDER: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+"""Stands for the content of an empty folder: Git's id of a tree without entries, which is no blob and in no store."""
 ENTRIES_CAP: Final = 1_000_000
 """Entries of a manifest."""
 
@@ -23,10 +26,9 @@ class FileEntry:
 
     path: str
     mode: Mode
-    """As in a Git tree: file, executable, symbolic link."""
     size: int
     blob: str
-    """Git's blob id (SHA-1, hex) of the content; of a link, of its target."""
+    """Git's blob id (SHA-1, hex) of the content; of a link, of its target. Of an empty folder, `EMPTY_FOLDER`."""
     target: str | None = None
     """Of a symbolic link: where it points. A link that is new or changed cannot be patched without it."""
 
@@ -34,8 +36,8 @@ class FileEntry:
 def check_manifest(entries: Iterable[FileEntry], exclude: Collection[str] = ()) -> dict[str, FileEntry]:
     """The entries by path, without those that have an excluded name in their path.
 
-    Raises `PatchRefused` for a path that no workspace can hold (absolute, `..`, empty parts, twice, below a file), an unknown
-    mode, a size that is none, or more than `ENTRIES_CAP` entries.
+    Raises `PatchRefused` for a path that no workspace can hold (absolute, `..`, empty parts, twice, below a file or a folder
+    that is said to be empty), an unknown mode, a size that is none, or more than `ENTRIES_CAP` entries.
     """
     checked: dict[str, FileEntry] = {}
     for count, entry in enumerate(entries):
@@ -47,7 +49,8 @@ def check_manifest(entries: Iterable[FileEntry], exclude: Collection[str] = ()) 
             raise PatchRefused(f"the sandbox reports a path that cannot be: {shown(entry.path)} {exc}") from exc
         if entry.path in checked:
             raise PatchRefused(f"the sandbox reports the path {shown(entry.path)} twice")
-        if entry.mode not in get_args(Mode) or entry.size < 0:
+        empty = entry.mode != FOLDER or (entry.size, entry.blob) == (0, EMPTY_FOLDER)
+        if entry.mode not in get_args(Mode) or entry.size < 0 or not empty:
             raise PatchRefused(f"the sandbox reports {shown(entry.path)} with mode {entry.mode!r} and size {entry.size!r}")
         if exclude and not set(exclude).isdisjoint(parts):
             continue
@@ -63,5 +66,7 @@ def _refuse_files_as_folders(checked: Collection[str]) -> None:
             if folder in known_folders:
                 break
             if folder in checked:
-                raise PatchRefused(f"the sandbox reports {shown(folder)} as a file and {shown(path)} below it")
+                raise PatchRefused(
+                    f"the sandbox reports {shown(folder)}, which is no folder or an empty one, and {shown(path)} below it"
+                )
             known_folders.add(folder)

@@ -14,7 +14,7 @@ from typing import Final
 from sandboxes.errors import PatchRefused, SandboxTimeout
 from sandboxes.workspace.gitpatch import Side, render
 from sandboxes.workspace.ignore import litter
-from sandboxes.workspace.manifest import LINK, FileEntry, check_manifest
+from sandboxes.workspace.manifest import FOLDER, LINK, FileEntry, check_manifest
 from sandboxes.workspace.names import PATH_CAP, BadName, is_dot_git, shown, to_bytes
 from sandboxes.workspace.store import BlobStore
 from sandboxes.workspace.tree import BaseTree, Node, Tree
@@ -47,9 +47,9 @@ async def make_patch(base: BaseTree, entries: Iterable[FileEntry], fetch: Fetch)
 
 
 async def capture(base: BaseTree, entries: Iterable[FileEntry], fetch: Fetch) -> Tree:
-    """The state that the manifest `entries` describes, with all its contents in `base.store`. Raises as `make_patch`."""
+    """The files that the manifest `entries` describes, with all their contents in `base.store`. Raises as `make_patch`."""
     claimed = await asyncio.to_thread(_work, base, entries)
-    known = {node.blob: node for node in base.entries.values()}
+    known = {node.blob: node for node in base.files.values()}
     _check_sizes(entry for entry in claimed.values() if entry.blob not in known)
     left = FETCH_CAP
     nodes: dict[str, Node] = {}
@@ -69,11 +69,14 @@ async def capture(base: BaseTree, entries: Iterable[FileEntry], fetch: Fetch) ->
 
 
 def diff(store: BlobStore, old: Tree, new: Tree) -> bytes:
-    """The patch from one tree to another; both have their contents in `store`. Raises `PatchRefused`."""
+    """The patch from one tree to another; both have their contents in `store`. Empty folders are in no patch.
+
+    Raises `PatchRefused`.
+    """
     pieces: list[bytes] = []
     size = 0
     for path in _changed(old, new):
-        before, after = old.entries.get(path), new.entries.get(path)
+        before, after = old.files.get(path), new.files.get(path)
         whole = not _same_content(before, after)
         if whole and after is not None and after.size > FILE_CAP:
             raise _too_large(path)
@@ -86,12 +89,12 @@ def diff(store: BlobStore, old: Tree, new: Tree) -> bytes:
 
 
 def _work(base: BaseTree, entries: Iterable[FileEntry]) -> dict[str, FileEntry]:
-    """The checked manifest without litter."""
-    claimed = check_manifest(entries, base.exclude)
-    if claimed.keys() <= base.entries.keys():
+    """The checked manifest without litter and empty folders."""
+    claimed = {path: entry for path, entry in check_manifest(entries, base.exclude).items() if entry.mode != FOLDER}
+    if claimed.keys() <= base.files.keys():
         return claimed
     with litter(base) as is_litter:
-        return {path: entry for path, entry in claimed.items() if path in base.entries or not is_litter(path)}
+        return {path: entry for path, entry in claimed.items() if path in base.files or not is_litter(path)}
 
 
 def _check_sizes(missing: Iterable[FileEntry]) -> None:
@@ -138,8 +141,8 @@ def _target(entry: FileEntry) -> bytes:
 
 def _changed(old: Tree, new: Tree) -> Iterator[str]:
     """Paths whose mode or content differ, in the order of Git. Raises `PatchRefused` for one that Git would not touch."""
-    paths = {path for path, node in new.entries.items() if _differs(old.entries.get(path), node)}
-    paths.update(old.entries.keys() - new.entries.keys())
+    paths = {path for path, node in new.files.items() if _differs(old.files.get(path), node)}
+    paths.update(old.files.keys() - new.files.keys())
     for path in sorted(paths, key=to_bytes):
         if any(is_dot_git(part) for part in path.split("/")):
             raise PatchRefused(f"{shown(path)} was changed, and Git keeps such names for itself: rename it, or exclude it")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, Literal
 
 from sandboxes.errors import ArchiveRefused
-from sandboxes.workspace.manifest import LINK, Mode
+from sandboxes.workspace.manifest import FOLDER, LINK, Mode
 from sandboxes.workspace.names import BadName, shown, split, to_bytes
 from sandboxes.workspace.store import BlobStore, Extent, blob_id
 from sandboxes.workspace.tarwriter import CHUNK
@@ -26,7 +26,7 @@ SUBMODULE: Final = "160000"
 class Node:
     """What is at a path: a file, an executable or a symbolic link, by the blob id of its content (or target).
 
-    Of a submodule, `blob` is the id of its commit, which is in no store, and `size` is 0.
+    Of a submodule, `blob` is the id of its commit, of an empty folder `EMPTY_FOLDER`: neither is in a store, and `size` is 0.
     """
 
     mode: Mode | Literal["160000"]
@@ -36,15 +36,23 @@ class Node:
 
 @dataclass(frozen=True)
 class Tree:
-    """Files and links by path. Folders are only what their files make them; Git knows no empty ones."""
+    """Files and links by path, and those folders that are empty, where somebody told them. Other folders are only what their
+    files make them."""
 
     entries: Mapping[str, Node] = field(default_factory=dict)
 
     @cached_property
+    def files(self) -> Mapping[str, Node]:
+        """The entries without empty folders, which Git does not know."""
+        if not any(node.mode == FOLDER for node in self.entries.values()):
+            return self.entries
+        return {path: node for path, node in self.entries.items() if node.mode != FOLDER}
+
+    @cached_property
     def id(self) -> str:
-        """The id (SHA-1, hex) of the Git tree with these entries."""
+        """The id (SHA-1, hex) of the Git tree with these files."""
         root: _Folder = {}
-        for path, node in self.entries.items():
+        for path, node in self.files.items():
             *folders, name = to_bytes(path).split(b"/")
             here = root
             for folder in folders:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from sandboxes.errors import InvalidSpec
+from sandboxes.workspace.merge.emptied import Emptied
 from sandboxes.workspace.merge.ours import Ours
 from sandboxes.workspace.merge.path import PathMerger, Verdict
 from sandboxes.workspace.merge.policy import OpenPolicy, Policy
@@ -13,7 +14,7 @@ from sandboxes.workspace.merge.shelf import Shelf
 from sandboxes.workspace.merge.stages import Stage, stage
 from sandboxes.workspace.merge.text import Labels
 from sandboxes.workspace.merge.values import At, Child, ChildResult, Conflict, MergeResult
-from sandboxes.workspace.tree import BaseTree, Node
+from sandboxes.workspace.tree import BaseTree, Node, Tree
 
 EVERYTHING: Final = Policy()
 """Everything is merged, and conflicts in texts get markers."""
@@ -41,6 +42,7 @@ class _Fold:
 
     def __init__(self, base: BaseTree, shelf: Shelf, policy: OpenPolicy) -> None:
         self._ours = Ours(base)
+        self._emptied = Emptied(base)
         self._shelf = shelf
         self._policy = policy
         self._paths = PathMerger(shelf, policy.rule)
@@ -56,7 +58,8 @@ class _Fold:
         self._shelf.admit(child)
         kept = {path: node for path, node in child.changes.items() if self._merges(path)}
         before = len(self._conflicts)
-        staged = stage(self._ours.base, self._ours.changes, kept, self._shelf.get, lambda one: self._combine(one, child.name))
+        files = self._emptied.take(child, kept)
+        staged = stage(self._ours.base, self._ours.changes, files, self._shelf.get, lambda one: self._combine(one, child.name))
         for path in staged.left:
             if self._ours.get(path) is not None:
                 self._ours.put(path, None)
@@ -73,8 +76,17 @@ class _Fold:
         marked = [one.marked for one in self._conflicts if one.marked is not None]
         changed = [node.blob for node in self._ours.changes.values() if node is not None]
         self._shelf.keep([*places, *marked, *changed])
-        merged = {path: self._authors[path] for path in sorted(self._ours.changes)}
-        return MergeResult(base, self._ours.tree(), self._shelf, merged, tuple(self._conflicts), per_child)
+        folders = self._emptied.left(self._ours)
+        tree = self._ours.tree()
+        if folders:
+            tree = Tree({**tree.entries, **folders})
+        moved = self._emptied.changed(folders)
+        order = [child.name for child in per_child]
+        merged = {
+            path: tuple(sorted({*self._authors_of([path]), *moved.get(path, ())}, key=order.index))
+            for path in sorted(self._ours.changes.keys() | moved.keys())
+        }
+        return MergeResult(base, tree, self._shelf, merged, tuple(self._conflicts), per_child)
 
     def _merges(self, path: str) -> bool:
         return self._excluded.isdisjoint(path.split("/")) and self._policy.merges(path)

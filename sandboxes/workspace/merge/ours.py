@@ -11,10 +11,11 @@ from sandboxes.workspace.tree import Node, Tree
 
 
 class Ours:
-    """A tree that changes. It costs as much as is changed in it, and once as much as the base when something is added."""
+    """The files of a tree that changes. It costs as much as is changed in it, and once as much as the base when something is
+    added."""
 
     def __init__(self, base: Tree) -> None:
-        self.base = base.entries
+        self.base = base.files
         self.changes: dict[str, Node | None] = {}
         """Every path that is not as in the base."""
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from sandboxes.workspace.manifest import LINK
+from sandboxes.workspace.manifest import FOLDER, LINK
 from sandboxes.workspace.merge.policy import Choice
 from sandboxes.workspace.tree import SUBMODULE, Node, Tree
 
@@ -31,7 +31,7 @@ Kind = Literal[
 
 def is_file(node: Node) -> bool:
     """Whether a node is a file, executable or not."""
-    return node.mode not in (LINK, SUBMODULE)
+    return node.mode not in (LINK, SUBMODULE, FOLDER)
 
 
 def same_type(one: Node, other: Node) -> bool:

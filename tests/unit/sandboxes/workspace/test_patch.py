@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +13,14 @@ import pytest
 
 from sandboxes.errors import PatchRefused, SandboxTimeout
 from sandboxes.workspace import patch as module
+from sandboxes.workspace.manifest import EMPTY_FOLDER, FileEntry
 from sandboxes.workspace.patch import capture, make_patch
 from sandboxes.workspace.store import BlobStore
-from sandboxes.workspace.tree import BaseTree
+from sandboxes.workspace.tree import BaseTree, Node
 from tests.unit.sandboxes.workspace.trees import (
     EXECUTABLE,
     FILE,
+    FOLDER,
     LINK,
     Files,
     base_of,
@@ -63,6 +66,24 @@ async def test_the_patch_reads_as_git_would_write_it(tmp_path: Path) -> None:
     git(folder, "apply", "--index", "-", stdin=patch)
     assert read_files(folder) == after
     assert git(folder, "diff", "--cached", "--binary", "--full-index", "--no-renames") == patch
+
+
+async def test_empty_folders_are_in_no_patch(tmp_path: Path) -> None:
+    told = base_of({b"f": (FILE, b"x"), b"gone/f": (FILE, b"x")}, tmp_path)
+    base = replace(
+        told, entries={**told.entries, ".gitignore": Node(FOLDER, EMPTY_FOLDER, 0), "old": Node(FOLDER, EMPTY_FOLDER, 0)}
+    )
+    new: Files = {b"f": (FILE, b"x"), b"gone": (FOLDER, b""), b"new": (FOLDER, b"")}
+    patch = await make_patch(base, manifest_of(new), fetch_from(new))
+    assert re.findall(rb"^diff --git (.*)$", patch, re.MULTILINE) == [b"a/gone/f b/gone/f"]
+
+
+async def test_a_file_cannot_pass_for_an_empty_folder_of_the_base(tmp_path: Path) -> None:
+    told = base_of({b"f": (FILE, b"x")}, tmp_path)
+    base = replace(told, entries={**told.entries, "old": Node(FOLDER, EMPTY_FOLDER, 0)})
+    claimed = [*manifest_of({b"f": (FILE, b"x")}), FileEntry("old", FILE, 3, EMPTY_FOLDER)]
+    patch = await make_patch(base, claimed, fetch_from({b"old": (FILE, b"new")}))
+    assert b"+new" in patch
 
 
 async def test_it_applies_in_a_repository_and_in_a_plain_folder_from_nothing(tmp_path: Path) -> None:

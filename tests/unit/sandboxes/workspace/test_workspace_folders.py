@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from sandboxes.workspace.folders import read_folder, write_folder
+from sandboxes.workspace.manifest import EMPTY_FOLDER
 from sandboxes.workspace.store import BlobStore
 from sandboxes.workspace.tree import Node, Tree
 from tests.unit.sandboxes.workspace.test_patch_properties import trees
@@ -23,6 +24,12 @@ def test_what_is_read_and_written_is_the_same(files: Files) -> None:
         tree = read_folder(write_files(place / "in", files), place / "in.tar", place / "store")
         write_folder(tree, tree.store.get, place / "out")
         assert read_files(place / "out") == files
+
+
+def test_an_empty_folder_is_written_as_one(tmp_path: Path) -> None:
+    write_folder(Tree({"d/e": Node("040000", EMPTY_FOLDER, 0)}), {}.__getitem__, tmp_path / "out")
+    assert (tmp_path / "out/d/e").is_dir()
+    assert not [*(tmp_path / "out/d/e").iterdir()]
 
 
 def test_a_submodule_is_an_empty_folder(tmp_path: Path) -> None:

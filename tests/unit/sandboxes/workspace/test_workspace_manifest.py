@@ -9,7 +9,7 @@ import pytest
 
 from sandboxes.errors import PatchRefused
 from sandboxes.workspace import manifest
-from sandboxes.workspace.manifest import FileEntry, check_manifest
+from sandboxes.workspace.manifest import EMPTY_FOLDER, FileEntry, check_manifest
 from tests.unit.sandboxes.workspace.trees import FILE, entry
 
 
@@ -30,8 +30,18 @@ def test_a_path_that_is_there_twice_is_refused() -> None:
 
 @pytest.mark.parametrize("order", [("a", "a/b/c"), ("a/b/c", "a")])
 def test_a_file_below_a_file_is_refused_in_any_order(order: tuple[str, str]) -> None:
-    with pytest.raises(PatchRefused, match="as a file and 'a/b/c' below it"):
+    with pytest.raises(PatchRefused, match="no folder or an empty one, and 'a/b/c' below it"):
         check_manifest([claim(path) for path in order])
+
+
+def test_a_folder_is_empty_or_refused() -> None:
+    folder = FileEntry("a", "040000", 0, EMPTY_FOLDER)
+    assert check_manifest([folder]) == {"a": folder}
+    for wrong in (replace(folder, size=1), replace(folder, blob="0" * 40)):
+        with pytest.raises(PatchRefused, match="mode '040000'"):
+            check_manifest([wrong])
+    with pytest.raises(PatchRefused, match="an empty one, and 'a/b' below it"):
+        check_manifest([folder, claim("a/b")])
 
 
 def test_a_mode_that_git_does_not_know_is_refused() -> None:

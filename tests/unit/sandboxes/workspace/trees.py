@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from sandboxes.workspace.archive import pack_folder
-from sandboxes.workspace.manifest import FileEntry, Mode
+from sandboxes.workspace.manifest import EMPTY_FOLDER, FileEntry, Mode
 from sandboxes.workspace.names import to_text
 from sandboxes.workspace.patch import Fetch
 from sandboxes.workspace.store import blob_id
@@ -18,6 +18,8 @@ from sandboxes.workspace.tree import BaseTree
 FILE: Mode = "100644"
 EXECUTABLE: Mode = "100755"
 LINK: Mode = "120000"
+FOLDER: Mode = "040000"
+"""An empty one; its content is b""."""
 
 Files = dict[bytes, tuple[Mode, bytes]]
 """A workspace: path -> (mode, content or target)."""
@@ -30,6 +32,9 @@ def write_files(folder: Path, files: Files) -> Path:
         full.parent.mkdir(parents=True, exist_ok=True)
         if mode == LINK:
             os.symlink(content, full)  # noqa: PTH211 - a Path would tidy the target up
+            continue
+        if mode == FOLDER:
+            full.mkdir()
             continue
         full.write_bytes(content)
         full.chmod(0o755 if mode == EXECUTABLE else 0o644)
@@ -62,7 +67,8 @@ def base_of(files: Files, place: Path) -> BaseTree:
 
 def entry(path: bytes, mode: Mode, content: bytes) -> FileEntry:
     target = to_text(content) if mode == LINK else None
-    return FileEntry(to_text(path), mode, len(content), blob_id([content], len(content)), target)
+    blob = EMPTY_FOLDER if mode == FOLDER else blob_id([content], len(content))
+    return FileEntry(to_text(path), mode, len(content), blob, target)
 
 
 def manifest_of(files: Files) -> list[FileEntry]:

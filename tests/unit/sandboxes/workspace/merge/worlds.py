@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from sandboxes.workspace.manifest import EMPTY_FOLDER
 from sandboxes.workspace.merge import Child, Choice, Conflict, MergeResult, Policy, Rule, merge
 from sandboxes.workspace.names import to_text
 from sandboxes.workspace.store import BlobStore
 from sandboxes.workspace.tree import BaseTree, Node, Tree
 from tests.unit.sandboxes.workspace.merge.histories import SUBMODULE
-from tests.unit.sandboxes.workspace.trees import FILE, Files
+from tests.unit.sandboxes.workspace.trees import FILE, FOLDER, Files
 
 LINES = b"".join(b"line %d\n" % number for number in range(10))
 
@@ -44,6 +45,8 @@ class Came:
         return [(conflict.path, conflict.kind) for conflict in self.result.conflicts]
 
     def content(self, node: Node) -> bytes:
+        if node.mode == FOLDER:
+            return b""
         return node.blob.encode() if node.mode == SUBMODULE else self.result.contents.get(node.blob)
 
 
@@ -66,5 +69,7 @@ class World:
         return Came(merge(root, children, policy or Policy()))
 
     def _node(self, mode: str, content: bytes) -> Node:
+        if mode == FOLDER:
+            return Node(FOLDER, EMPTY_FOLDER, 0)
         blob = content.decode() if mode == SUBMODULE else self.store.put(content)
         return Node(mode, blob, 0 if mode == SUBMODULE else len(content))  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ it does not, and why. It works on what was changed alone: what nobody touched is
 - `fold`: the children, one after the other. `stages`: what three sides have at each path, after `renames`.
 - `path`: what one path comes to; `text` for its lines, `drivers` for files that are merged by key.
 - `policy`: what is done where two sides disagree.
+- `verified.verified`: the most of their work that passes a check together.
 - `report.MergeReport`: the result for people and programs.
 
 Files are bytes: line ends and encodings are neither changed nor compared in any clever way, so a side that changed all line

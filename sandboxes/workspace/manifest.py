@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from sandboxes.errors import PatchRefused
-from sandboxes.workspace.names import BadName, parents, shown, split
+from sandboxes.workspace.names import PATH_CAP, BadName, parents, shown, split, to_bytes
 
 Mode = Literal["100644", "100755", "120000", "040000"]
 """As in a Git tree: file, executable, symbolic link, and a folder with nothing in it."""
@@ -57,6 +57,19 @@ def check_manifest(entries: Iterable[FileEntry], exclude: Collection[str] = ()) 
         checked[entry.path] = entry
     _refuse_files_as_folders(checked)
     return checked
+
+
+def link_target(entry: FileEntry) -> bytes:
+    """Where a symbolic link of a manifest points. Raises `PatchRefused` when it does not say, or no link can point there."""
+    if entry.target is None:
+        raise PatchRefused(f"the sandbox does not say where the link {shown(entry.path)} points")
+    try:
+        target = to_bytes(entry.target)
+    except BadName as exc:
+        raise PatchRefused(f"the target of the link {shown(entry.path)} {exc}") from exc
+    if not 0 < len(target) <= PATH_CAP or b"\0" in target:
+        raise PatchRefused(f"the target of the link {shown(entry.path)} is empty, too long, or has a NUL byte")
+    return target
 
 
 def _refuse_files_as_folders(checked: Collection[str]) -> None:

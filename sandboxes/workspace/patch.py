@@ -14,8 +14,8 @@ from typing import Final
 from sandboxes.errors import PatchRefused, SandboxTimeout
 from sandboxes.workspace.gitpatch import Side, render
 from sandboxes.workspace.ignore import litter
-from sandboxes.workspace.manifest import FOLDER, LINK, FileEntry, check_manifest
-from sandboxes.workspace.names import PATH_CAP, BadName, is_dot_git, shown, to_bytes
+from sandboxes.workspace.manifest import FOLDER, LINK, FileEntry, check_manifest, link_target
+from sandboxes.workspace.names import is_dot_git, shown, to_bytes
 from sandboxes.workspace.store import BlobStore
 from sandboxes.workspace.tree import BaseTree, Node, Tree
 
@@ -111,7 +111,7 @@ def _check_sizes(missing: Iterable[FileEntry]) -> None:
 async def _content(entry: FileEntry, fetch: Fetch, cap: int) -> bytes | None:
     """The content of a file, or the target of a link; None when it is gone."""
     if entry.mode == LINK:
-        return _target(entry)
+        return link_target(entry)
     content = bytearray()
     try:
         async for piece in fetch(entry.path):
@@ -125,18 +125,6 @@ async def _content(entry: FileEntry, fetch: Fetch, cap: int) -> bytes | None:
     except OSError as exc:
         raise PatchRefused(f"cannot read {shown(entry.path)} in the sandbox: {exc}") from exc
     return bytes(content)
-
-
-def _target(entry: FileEntry) -> bytes:
-    if entry.target is None:
-        raise PatchRefused(f"the sandbox does not say where the link {shown(entry.path)} points")
-    try:
-        target = to_bytes(entry.target)
-    except BadName as exc:
-        raise PatchRefused(f"the target of the link {shown(entry.path)} {exc}") from exc
-    if not 0 < len(target) <= PATH_CAP or b"\0" in target:
-        raise PatchRefused(f"the target of the link {shown(entry.path)} is empty, too long, or has a NUL byte")
-    return target
 
 
 def _changed(old: Tree, new: Tree) -> Iterator[str]:

@@ -65,7 +65,12 @@ class BlobStore:
 
 def blob_id(pieces: Iterable[bytes], size: int) -> str:
     """Git's id of a blob of `size` bytes that comes in pieces."""
-    digest = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+    digest = blob_hash(size)
     for piece in pieces:
         digest.update(piece)
     return digest.hexdigest()
+
+
+def blob_hash(size: int) -> hashlib._Hash:
+    """What a blob of `size` bytes is hashed with, for one whose pieces come from where no loop over them can be."""
+    return hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)

@@ -121,7 +121,7 @@ def _members(tar: Path) -> Iterator[tuple[str, tarfile.TarInfo, BinaryIO]]:
                 archive.members.clear()  # type: ignore[attr-defined]  # a million of them would take a gigabyte
                 if info.isdir():
                     continue
-                if not (info.isreg() or info.issym()) or info.issparse():
+                if not (info.isreg() or info.issym()) or info.issparse() or info.size < 0:
                     raise ArchiveRefused(f"{tar} has {shown(info.name)} in it, which is neither a file nor a link")
                 split(info.name)
                 yield info.name, info, file

@@ -122,6 +122,11 @@ class MergeResult:
     per_child: tuple[ChildResult, ...]
 
     @property
+    def changes(self) -> Changes:
+        """What makes the tree of the base."""
+        return {path: self.tree.entries.get(path) for path in self.merged}
+
+    @property
     def clean(self) -> bool:
         """Whether nothing is left to be decided."""
         return all(conflict.settled for conflict in self.conflicts)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from orchestrator.agentspec import AgentSpec
 from orchestrator.cleartext import check_no_secret
 from orchestrator.errors import BadInput
 from orchestrator.models import find_model_key, key_variable, split_model
 from orchestrator.runs.files import RunFolder, Secrets
-from orchestrator.spec import AgentSpec, RunSpec
+from orchestrator.spec import RunSpec
 
 MAX_MODEL_FILE = 64 * 1024 * 1024
 """Bytes of a script or a cassette."""

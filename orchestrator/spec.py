@@ -5,14 +5,15 @@ from __future__ import annotations
 import posixpath
 import re
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from orchestrator.agentspec import AgentSpec
 from orchestrator.complaints import read_as
 from orchestrator.errors import BadInput
-from orchestrator.models import split_model
+from orchestrator.fields import MAX_RETRIES, MAX_TIMEOUT, InsidePath, Labels, Name, Priority, Text, Variables, is_name
 from orchestrator.mounts import check_places, mounts_for
 from orchestrator.permissions import below
 from orchestrator.yamlfile import Document, read_yaml
@@ -20,174 +21,14 @@ from sandboxes.providers.base import Duration, Mount, Network, Resources, Sandbo
 
 DEFAULT_TIMEOUT = 1800.0
 """Seconds."""
-MAX_TIMEOUT = 7 * 86400.0
-"""Seconds."""
 LIFETIME_MARGIN = 300.0
 """Seconds that a sandbox may outlive its run's timeout: for unpacking before and collecting outputs after."""
-DEFAULT_DECIDE_WITHIN = 86400.0
-"""Seconds."""
 DEFAULT_KEEP_FOR = 3600.0
 """Seconds."""
 MAX_KEEP = 86400.0
 """Seconds for which a sandbox can be kept after its run."""
-MAX_RETRIES = 10
-MAX_TEXT = 512 * 1024
-"""Characters of a prompt or a command; below the size of a task file."""
-MAX_LABELS = 32
-"""Of one run."""
-MAX_LABEL_VALUE = 255
-"""Characters."""
-MAX_PRIORITY = 100
 
-Decision = Literal["approve", "edit", "reject", "respond"]
-
-_NAME = re.compile(r"[\w][\w .:/+-]{0,99}")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_LABEL = re.compile(r"[a-z0-9./_-]{1,63}")
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-
-
-def _check_name(value: str) -> str:
-    if not _NAME.fullmatch(value):
-        raise ValueError("must be at most 100 letters, digits, spaces and any of . : / + - _, beginning with a letter or digit")
-    return value
-
-
-def _check_filled(value: str) -> str:
-    if not value.strip():
-        raise ValueError("must not be empty")
-    if "\0" in value:
-        raise ValueError("must not contain NUL characters")
-    return value
-
-
-def _check_variables(values: dict[str, str]) -> dict[str, str]:
-    for name, value in values.items():
-        if not _VARIABLE.fullmatch(name):
-            raise ValueError(f"{name!r} cannot be the name of an environment variable")
-        if "\0" in value:
-            raise ValueError(f"the value of {name} must not contain NUL characters")
-    return values
-
-
-def _number_as_text(value: object) -> object:
-    """Environment variables are text: `PORT: 8080` means the text."""
-    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
-
-
-Text = Annotated[str, Field(max_length=MAX_TEXT), AfterValidator(_check_filled)]
-Variables = Annotated[dict[str, Annotated[str, BeforeValidator(_number_as_text)]], AfterValidator(_check_variables)]
-
-
-def check_inside(value: str) -> str:
-    """A relative path without `..`; where links lead is checked when it is opened."""
-    if value.startswith(("/", "~")) or ".." in PurePosixPath(value).parts or "\0" in value or not value:
-        raise ValueError(f"{value!r} leads out of the task file's folder: write a path inside it, without '..'")
-    return value
-
-
-InsidePath = Annotated[str, AfterValidator(check_inside)]
-
-
-def _check_labels(values: dict[str, str]) -> dict[str, str]:
-    if len(values) > MAX_LABELS:
-        raise ValueError(f"there are {len(values)} labels; a run has at most {MAX_LABELS}")
-    for name, value in values.items():
-        if not _LABEL.fullmatch(name):
-            raise ValueError(f"{name!r} cannot be a label: write 1 to 63 small letters, digits and any of . / _ -")
-        if len(value) > MAX_LABEL_VALUE or "\0" in value:
-            raise ValueError(f"the value of the label {name} must be at most {MAX_LABEL_VALUE} characters, and no NUL")
-    return values
-
-
-Labels = Annotated[dict[str, Annotated[str, BeforeValidator(_number_as_text)]], AfterValidator(_check_labels)]
-Priority = Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)]
-
-
-class SubAgentSpec(Strict):
-    """An agent that the main agent can give tasks to, in the same sandbox."""
-
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")
-    description: Text
-    """What it is good for: the main agent chooses by this."""
-    system_prompt: Text
-    """Its instructions."""
-    model: str | None = None
-    """`PROVIDER:NAME`. Default: the main agent's."""
-
-    @field_validator("model")
-    @classmethod
-    def _of_a_provider(cls, value: str | None) -> str | None:
-        if value is not None and split_model(value)[0]:
-            raise ValueError("a subagent's model is PROVIDER:NAME, or the main agent's when it is left out")
-        return value
-
-
-class PermissionSpec(Strict):
-    """A rule for files, which holds for tools and commands alike. Of several the first that fits decides."""
-
-    operations: tuple[Literal["read", "write"], ...] = Field(min_length=1)
-    paths: tuple[str, ...] = Field(min_length=1)
-    """Folders or files, with all that is in them (`tests`, `tests/**`). A relative path begins in the working directory."""
-    mode: Literal["allow", "deny"] = "allow"
-
-    def placed(self, workdir: str) -> PermissionSpec:
-        """The same rule with absolute paths."""
-        paths = tuple(path if path.startswith("/") else posixpath.join(workdir, path) for path in self.paths)
-        return self.model_copy(update={"paths": paths})
-
-
-class AgentSpec(Strict):
-    """An agent: a model with a goal and the sandbox's tools."""
-
-    prompt: Text
-    """What it is asked to do."""
-    model: str
-    """`scripted:FILE`, `replay:FILE`, `record:FILE=MODEL`, or `PROVIDER:NAME` as langchain's `init_chat_model` knows it."""
-    system_prompt: Text | None = None
-    """Replaces the built-in system prompt."""
-    max_steps: int = Field(100, gt=0, le=10_000)
-    """Calls of the model, and of each subagent's."""
-    subagents: tuple[SubAgentSpec, ...] = ()
-    """Beside the general-purpose one, which is always there."""
-    permissions: tuple[PermissionSpec, ...] = ()
-    """What the agent and its commands may read and write. Without a rule that fits, everything."""
-    memory: tuple[InsidePath, ...] = ()
-    """AGENTS.md files in the working directory, which the agent is shown and may keep up."""
-    skills: tuple[InsidePath, ...] = ()
-    """Folders in the working directory whose subfolders are skills (SKILL.md)."""
-
-    interrupt_on: dict[str, bool | tuple[Decision, ...]] = Field(default_factory=dict)
-    """Tools that a person decides about before they run: `execute: true`, or the decisions that are allowed."""
-    decide_within: Duration = Field(DEFAULT_DECIDE_WITHIN, le=MAX_TIMEOUT)
-    """Seconds that a person has for a decision; they do not count as the run's time. Without one it ends as `timeout`."""
-    while_waiting: Literal["keep", "pause", "snapshot"] = "keep"
-    """What becomes of the sandbox meanwhile: it goes on, stands still, or its files are stored and it is made again."""
-
-    def asked_about(self) -> dict[str, Any] | None:
-        """`interrupt_on` as `create_deep_agent` takes it."""
-        asked: dict[str, Any] = {}
-        for name, allowed in self.interrupt_on.items():
-            if allowed:
-                asked[name] = {"allowed_decisions": list(allowed)} if isinstance(allowed, tuple) else True
-        return asked or None
-
-    @model_validator(mode="after")
-    def _told_apart(self) -> AgentSpec:
-        names = [one.name for one in self.subagents]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"subagents: there are two called '{twice[0]}'")
-        return self
-
-    def placed_permissions(self, workdir: str) -> tuple[PermissionSpec, ...]:
-        """The permissions with absolute paths."""
-        return tuple(rule.placed(workdir) for rule in self.permissions)
-
-    @field_validator("model")
-    @classmethod
-    def _known_form(cls, value: str) -> str:
-        split_model(value)
-        return value
 
 
 class GitSource(Strict):
@@ -272,7 +113,7 @@ class Budget(Strict):
 class RunSpec(Strict):
     """One run, whole. JSON forms of it (`model_dump(mode="json")`) hold no secret values."""
 
-    name: Annotated[str, AfterValidator(_check_name)] = "task"
+    name: Name = "task"
     agent: AgentSpec | None = None
     command: Text | None = None
     """A shell command, instead of an agent."""
@@ -359,6 +200,6 @@ def parse_task(document: Document, *, default_name: str | None = None) -> RunSpe
     value = document.value
     if not isinstance(value, dict):
         raise BadInput(f"{document.source}: a task is a mapping: it needs at least 'command: ...' or 'agent: ...'")
-    if "name" not in value and default_name and _NAME.fullmatch(default_name):
+    if "name" not in value and default_name and is_name(default_name):
         document = replace(document, value={"name": default_name, **value})
     return read_as(RunSpec, document)

@@ -31,11 +31,11 @@ from orchestrator.agent.thread import from_json, to_json
 from orchestrator.agent.tracing import TracedModels, TracedTools, agent_span
 from orchestrator.agent.transcript import Emit, Transcript
 from orchestrator.agent.usage import Spent, UsageHandler
+from orchestrator.agentspec import AgentSpec, SubAgentSpec
 from orchestrator.checkpoints import CheckpointRecord
 from orchestrator.errors import BadInput, TaskFailed
 from orchestrator.models import model_provider
 from orchestrator.permissions import FilesystemPermission
-from orchestrator.spec import AgentSpec, SubAgentSpec
 from sandboxes.protocol import SandboxBackendProtocol
 from sandboxes.sandbox import Sandbox
 from sandboxes.toolbox.calls import call_scope

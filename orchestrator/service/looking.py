@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from orchestrator.errors import BadInput, InfrastructureError
+from orchestrator.fields import MAX_TEXT
 from orchestrator.redact import Redactor
 from orchestrator.runs.sandboxes import Executed
-from orchestrator.spec import MAX_TEXT
 from sandboxes.errors import FanfoldSandboxError
 from sandboxes.sandbox import Command, CommandResult, CommandSpec, Sandbox
 

@@ -11,9 +11,10 @@ from typing import Any
 from pydantic import Field, field_validator, model_validator
 
 from orchestrator.errors import BadInput
+from orchestrator.fields import Labels, Priority, Variables, check_inside
 from orchestrator.models import split_model
 from orchestrator.runs.threads import Multitask
-from orchestrator.spec import InputSpec, Labels, Priority, RunSpec, Variables, check_inside
+from orchestrator.spec import InputSpec, RunSpec
 from sandboxes.providers.base import Strict
 
 UPLOAD_ID = r"^upl-[0-9a-f]{12}$"

@@ -7,11 +7,11 @@ import importlib
 from datetime import datetime, timedelta
 from typing import Any
 
+from orchestrator.agentspec import AgentSpec
 from orchestrator.errors import InfrastructureError, TaskFailed
 from orchestrator.runs.checkpointing import Checkpoints
 from orchestrator.runs.conversations import Conversations
 from orchestrator.runs.store import now
-from orchestrator.spec import AgentSpec
 from orchestrator.worker.assignment import Assignment
 from orchestrator.worker.collect import Collector
 from orchestrator.worker.frozen import bring_files

@@ -14,12 +14,12 @@ from orchestrator.api.following import wait_for_end
 from orchestrator.api.nesting import TakenObject
 from orchestrator.api.shapes import AttemptModel, Attempts, Ids, RunModel, RunPage, UsageModel, Usages
 from orchestrator.errors import BadInput
+from orchestrator.fields import Variables
 from orchestrator.runs.listing import Filters
 from orchestrator.runs.models import RunStatus
 from orchestrator.runs.store import new_run_id
 from orchestrator.service.once import digest_of
 from orchestrator.service.orders import MAX_SECRETS, THREAD_ID, RunOrder
-from orchestrator.spec import Variables
 from sandboxes.providers.base import Strict
 
 router = APIRouter(tags=["runs"])

@@ -10,7 +10,8 @@ import pytest
 
 from orchestrator.agent.render import TEXT_CAP
 from orchestrator.agent.run import AgentOutcome, run_agent
-from orchestrator.spec import AgentSpec, load_task
+from orchestrator.agentspec import AgentSpec
+from orchestrator.spec import load_task
 from sandboxes.errors import SandboxError
 from sandboxes.providers.base import SandboxSpec
 from sandboxes.providers.local import LocalProvider

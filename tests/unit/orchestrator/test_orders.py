@@ -8,8 +8,9 @@ import pytest
 from pydantic import ValidationError
 
 from orchestrator.errors import BadInput
+from orchestrator.fields import MAX_LABELS
 from orchestrator.service.orders import RunOrder
-from orchestrator.spec import MAX_LABELS, RunSpec
+from orchestrator.spec import RunSpec
 
 UPLOAD = "upl-0123456789ab"
 

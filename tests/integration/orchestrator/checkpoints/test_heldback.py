@@ -14,10 +14,10 @@ from orchestrator.agent.checkpoints import RecordSaver
 from orchestrator.agent.harness import create_deep_agent
 from orchestrator.agent.heldback import HeldBackSaver, Noted
 from orchestrator.agent.run import Course, run_agent
+from orchestrator.agentspec import AgentSpec
 from orchestrator.checkpoints import Step, TaskWrites
 from orchestrator.errors import RecordUnavailable, StaleLease
 from orchestrator.runs.checkpointing import Checkpoints
-from orchestrator.spec import AgentSpec
 from tests.integration.orchestrator.checkpoints.conftest import Workers
 from tests.unit.orchestrator.agent.conftest import FolderBackend
 from tests.unit.orchestrator.agent.harness.delegating import ask, model

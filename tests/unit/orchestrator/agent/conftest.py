@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from orchestrator.agent.run import AgentOutcome, run_agent
-from orchestrator.spec import AgentSpec
+from orchestrator.agentspec import AgentSpec
 from sandboxes import protocol as p
 from sandboxes.toolbox.calls import next_call_id
 from sandboxes.toolbox.helper import files, search, text

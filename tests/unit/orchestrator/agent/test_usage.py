@@ -9,8 +9,8 @@ import pytest
 from orchestrator.agent.run import run_agent
 from orchestrator.agent.script import load_script
 from orchestrator.agent.scripted import ScriptedChatModel
+from orchestrator.agentspec import AgentSpec
 from orchestrator.errors import TaskFailed
-from orchestrator.spec import AgentSpec
 
 DELEGATES = b"""
 turns:

@@ -1,0 +1,96 @@
+"""What a task says about an agent."""
+
+from __future__ import annotations
+
+import posixpath
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from orchestrator.fields import MAX_TIMEOUT, InsidePath, ModelName, Text
+from orchestrator.models import split_model
+from sandboxes.providers.base import Duration, Strict
+
+DEFAULT_DECIDE_WITHIN = 86400.0
+"""Seconds."""
+
+Decision = Literal["approve", "edit", "reject", "respond"]
+
+
+class SubAgentSpec(Strict):
+    """An agent that the main agent can give tasks to, in the same sandbox."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")
+    description: Text
+    """What it is good for: the main agent chooses by this."""
+    system_prompt: Text
+    """Its instructions."""
+    model: str | None = None
+    """`PROVIDER:NAME`. Default: the main agent's."""
+
+    @field_validator("model")
+    @classmethod
+    def _of_a_provider(cls, value: str | None) -> str | None:
+        if value is not None and split_model(value)[0]:
+            raise ValueError("a subagent's model is PROVIDER:NAME, or the main agent's when it is left out")
+        return value
+
+
+class PermissionSpec(Strict):
+    """A rule for files, which holds for tools and commands alike. Of several the first that fits decides."""
+
+    operations: tuple[Literal["read", "write"], ...] = Field(min_length=1)
+    paths: tuple[str, ...] = Field(min_length=1)
+    """Folders or files, with all that is in them (`tests`, `tests/**`). A relative path begins in the working directory."""
+    mode: Literal["allow", "deny"] = "allow"
+
+    def placed(self, workdir: str) -> PermissionSpec:
+        """The same rule with absolute paths."""
+        paths = tuple(path if path.startswith("/") else posixpath.join(workdir, path) for path in self.paths)
+        return self.model_copy(update={"paths": paths})
+
+
+class AgentSpec(Strict):
+    """An agent: a model with a goal and the sandbox's tools."""
+
+    prompt: Text
+    """What it is asked to do."""
+    model: ModelName
+    system_prompt: Text | None = None
+    """Replaces the built-in system prompt."""
+    max_steps: int = Field(100, gt=0, le=10_000)
+    """Calls of the model, and of each subagent's."""
+    subagents: tuple[SubAgentSpec, ...] = ()
+    """Beside the general-purpose one, which is always there."""
+    permissions: tuple[PermissionSpec, ...] = ()
+    """What the agent and its commands may read and write. Without a rule that fits, everything."""
+    memory: tuple[InsidePath, ...] = ()
+    """AGENTS.md files in the working directory, which the agent is shown and may keep up."""
+    skills: tuple[InsidePath, ...] = ()
+    """Folders in the working directory whose subfolders are skills (SKILL.md)."""
+
+    interrupt_on: dict[str, bool | tuple[Decision, ...]] = Field(default_factory=dict)
+    """Tools that a person decides about before they run: `execute: true`, or the decisions that are allowed."""
+    decide_within: Duration = Field(DEFAULT_DECIDE_WITHIN, le=MAX_TIMEOUT)
+    """Seconds that a person has for a decision; they do not count as the run's time. Without one it ends as `timeout`."""
+    while_waiting: Literal["keep", "pause", "snapshot"] = "keep"
+    """What becomes of the sandbox meanwhile: it goes on, stands still, or its files are stored and it is made again."""
+
+    def asked_about(self) -> dict[str, Any] | None:
+        """`interrupt_on` as `create_deep_agent` takes it."""
+        asked: dict[str, Any] = {}
+        for name, allowed in self.interrupt_on.items():
+            if allowed:
+                asked[name] = {"allowed_decisions": list(allowed)} if isinstance(allowed, tuple) else True
+        return asked or None
+
+    @model_validator(mode="after")
+    def _told_apart(self) -> AgentSpec:
+        names = [one.name for one in self.subagents]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"subagents: there are two called '{twice[0]}'")
+        return self
+
+    def placed_permissions(self, workdir: str) -> tuple[PermissionSpec, ...]:
+        """The permissions with absolute paths."""
+        return tuple(rule.placed(workdir) for rule in self.permissions)

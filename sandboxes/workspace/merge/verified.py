@@ -72,7 +72,13 @@ class Verified:
 
 
 async def verified(
-    base: BaseTree, children: Sequence[Child], policy: Policy, check: Check, *, max_checks: int = CHECKS
+    base: BaseTree,
+    children: Sequence[Child],
+    policy: Policy,
+    check: Check,
+    *,
+    finish: Finish | None = None,
+    max_checks: int = CHECKS,
 ) -> Verified:
     """Merge as many `children` as pass the `check` together. What has conflicts that nothing settled fails without being asked.
 
@@ -80,11 +86,11 @@ async def verified(
     Who failed is tried once more when others were merged after it. So the result is maximal: of those left out (but for those
     who are undecided, or were not tried again, because `max_checks` was reached) nobody could be added alone. It is not the
     largest of all subsets that pass: of two who only fail together, the one that comes first in task order is kept.
-    Raises as `merge` and `check`.
+    Each merge goes through `finish` before it is looked at. Raises as `merge`, `check` and `finish`.
     """
     if max_checks < 1:
         raise InvalidSpec(f"a verified merge with max_checks={max_checks} could check nothing: allow 1 or more")
-    search = _Search(base, children, policy, check, max_checks)
+    search = _Search(base, children, policy, check, finish or _as_it_is, max_checks)
     await search.accept(range(len(children)))
     await search.try_again()
     return await search.end()
@@ -106,8 +112,11 @@ class _Tried:
 class _Search:
     """Who is good so far, and what was tried. Children are known by their place in task order."""
 
-    def __init__(self, base: BaseTree, children: Sequence[Child], policy: Policy, check: Check, max_checks: int) -> None:
+    def __init__(
+        self, base: BaseTree, children: Sequence[Child], policy: Policy, check: Check, finish: Finish, max_checks: int
+    ) -> None:
         self._base, self._children, self._policy, self._check, self._max_checks = base, children, policy, check, max_checks
+        self._finish = finish
         self._tried: dict[frozenset[int], _Tried | None] = {}
         self._checked: dict[tuple[str, frozenset[str]], Checked] = {}
         """By the id of the tree, and the empty folders that it does not tell: many a child changed nothing."""
@@ -174,7 +183,11 @@ class _Search:
 
     async def _merge(self, wanted: frozenset[int]) -> MergeResult:
         children = [self._children[at] for at in sorted(wanted)]
-        return await asyncio.to_thread(merge, self._base, children, self._policy)
+        return await self._finish(await asyncio.to_thread(merge, self._base, children, self._policy))
+
+
+async def _as_it_is(result: MergeResult) -> MergeResult:
+    return result
 
 
 def _left_out(name: str, tried: _Tried | None, store: Contents) -> LeftOut:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -116,6 +116,17 @@ async def test_who_does_not_fit_to_those_before_is_left_out_without_being_checke
 async def test_a_conflict_that_the_policy_settles_is_none(world: World) -> None:
     came = await Team(world, 4, shared=(1, 3)).merged(Tests(without()), always("union"))
     assert (left(came), came.checks, came.result.clean) == ({}, 1, True)
+
+
+async def test_what_was_settled_after_the_merge_is_checked_and_no_conflict_any_more(world: World) -> None:
+    team = Team(world, 3, shared=[0, 2])
+
+    async def settle(result: MergeResult) -> MergeResult:
+        return replace(result, conflicts=tuple(replace(one, settled=True) for one in result.conflicts))
+
+    came = await verified(team.base, team.children, Policy(), Tests(without()), finish=settle)
+    assert kept(came) == team.names
+    assert came.checks == 1
 
 
 async def test_a_base_that_fails_by_itself_is_told_as_that(world: World) -> None:

@@ -51,6 +51,15 @@ class LeftOut:
     contents: Contents
     """Of all nodes in the conflicts."""
 
+    @property
+    def why(self) -> str:
+        """The reason, as the end of a sentence."""
+        if self.reason == "undecided":
+            return "whether it passes the check was not decided within the checks that are allowed"
+        if self.reason == "conflict":
+            return "it does not fit to those before it"
+        return "with it, the check failed" + ("" if self.exit_code is None else f" (exit code {self.exit_code})")
+
 
 @dataclass(frozen=True)
 class Verified:

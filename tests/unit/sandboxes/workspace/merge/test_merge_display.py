@@ -152,6 +152,15 @@ def test_no_path_is_lost_or_in_the_way_of_another(world: World) -> None:
     assert b"\x1b" not in files[README]
 
 
+def test_a_folder_that_was_there_first_stays_one(world: World) -> None:
+    base: Files = {b"x": (FILE, LINES), b"x.base/y": (FILE, LINES)}
+    came = world.merge(base, dict.fromkeys(base, (FILE, ONE)), {b"x": (FILE, UNO)})
+    assert came.kinds == [("x.base/y", "modify/delete"), ("x", "content")]
+    files = conflict_files(came.result)["B"]
+    assert is_a_folder_of_files(files)
+    assert files["x.base/y.ours"] == files["x~2.ours"] == ONE
+
+
 @given(seeds, st.sampled_from(CHOICES))
 @settings(max_examples=60, deadline=None)
 def test_every_conflict_of_any_merge_can_be_shown(seed: int, choice: str) -> None:

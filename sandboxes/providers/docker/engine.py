@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import cached_property
 from typing import ParamSpec, TypeVar
@@ -55,7 +56,7 @@ class Engine:
 
     def __init__(self, base_url: str | None = None) -> None:
         self._base_url = base_url
-        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="fanfold-docker")
+        self._room = threading.Semaphore(THREADS)
 
     @property
     def address(self) -> str:
@@ -85,16 +86,29 @@ class Engine:
             sock.connect(path)
 
     async def run(self, what: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do blocking work with the engine in a thread, with its exceptions translated."""
+        """Do blocking work with the engine in a thread, with its exceptions translated.
+
+        The thread is none of an executor's: the interpreter waits for those at its end, and an engine may be silent for long.
+        """
+        answer: Future[T] = Future()
 
         def guarded() -> T:
             with translated(what, self.address):
                 return work(*args, **kwargs)
 
-        return await asyncio.get_running_loop().run_in_executor(self._pool, guarded)
+        threading.Thread(target=self._answer, args=(answer, guarded), name="fanfold-docker", daemon=True).start()
+        return await asyncio.wrap_future(answer)
+
+    def _answer(self, answer: Future[T], work: Callable[[], T]) -> None:
+        with self._room:
+            if not answer.set_running_or_notify_cancel():
+                return
+            try:
+                answer.set_result(work())
+            except BaseException as exc:
+                answer.set_exception(exc)
 
     async def aclose(self) -> None:
         """Close the connections to the engine."""
-        self._pool.shutdown(wait=False)
         if "api" in self.__dict__:
             self.api.close()

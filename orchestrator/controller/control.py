@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -14,7 +15,7 @@ from orchestrator.controller.dispatch import DISPATCH_EVERY, DISPATCH_SLOWEST, D
 from orchestrator.controller.errands import Errands
 from orchestrator.controller.expire import EXPIRE_EVERY, EXPIRE_SLOWEST, Expiry
 from orchestrator.controller.lead import LEAD_TTL, RENEW_EVERY, Leadership
-from orchestrator.controller.loop import Loop
+from orchestrator.controller.loop import STOP_TIMEOUT, Loop
 from orchestrator.controller.reap import REAP_DELAY, REAP_EVERY, REAP_SLOWEST, Reaper
 from orchestrator.controller.recover import RECOVER_EVERY, RECOVER_SLOWEST, Recover
 from orchestrator.errors import FanfoldError
@@ -90,10 +91,11 @@ class Controller:
 
     def stop(self) -> None:
         """End; what is being done is finished first, for a few seconds at most."""
+        end = time.monotonic() + STOP_TIMEOUT
         for loop in self._loops:
-            loop.stop(wait=False)
+            loop.stop(within=0)
         for loop in self._loops:
-            loop.stop()
+            loop.stop(within=end - time.monotonic())
         self._bell.close()
         with suppress(FanfoldError):  # the record is away: our time as a leader runs out by itself
             self._leadership.resign()

@@ -12,7 +12,7 @@ from sandboxes.errors import FanfoldSandboxError
 logger = logging.getLogger(__name__)
 
 STOP_TIMEOUT = 5.0
-"""Seconds that the last round has to end."""
+"""Seconds that the last round has to end; all of a controller's have them together."""
 _EXPECTED = (FanfoldError, FanfoldSandboxError)
 """What says enough in its message; of anything else the log has the traceback."""
 
@@ -36,12 +36,12 @@ class Loop:
         """Begin."""
         self._thread.start()
 
-    def stop(self, *, wait: bool = True) -> None:
-        """No round begins any more; wait for the last one, for a few seconds. A loop that was never started is no error."""
+    def stop(self, within: float = STOP_TIMEOUT) -> None:
+        """No round begins any more; wait `within` seconds for the last one. A loop that was never started is no error."""
         self._stopping.set()
         self._woken.set()
-        if wait and self._thread.is_alive():
-            self._thread.join(STOP_TIMEOUT)
+        if self._thread.is_alive():
+            self._thread.join(max(0.0, within))
 
     def wake(self) -> None:
         """Begin the next round at once."""

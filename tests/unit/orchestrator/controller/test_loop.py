@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from orchestrator.controller.loop import Loop
+from orchestrator.controller.loop import STOP_TIMEOUT, Loop
 from orchestrator.errors import InfrastructureError
 
 
@@ -23,6 +23,23 @@ def test_a_loop_works_again_and_again_until_it_is_stopped(until) -> None:
 
 def test_a_loop_that_was_never_started_can_be_stopped() -> None:
     Loop("idle", lambda: None, seconds=1, slowest=1).stop()
+
+
+def test_a_loop_whose_last_round_does_not_end_is_waited_for_no_longer_than_it_may_take() -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        may_end.wait(STOP_TIMEOUT * 2)
+
+    loop = Loop("stuck", work, seconds=1, slowest=1)
+    loop.start()
+    assert begun.wait(STOP_TIMEOUT)
+    loop.stop(within=-1)
+    assert "stuck" in {thread.name for thread in threading.enumerate()}
+    may_end.set()
+    loop.stop()
+    assert "stuck" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_a_failure_is_told_once_and_so_is_its_end(until, caplog: pytest.LogCaptureFixture) -> None:

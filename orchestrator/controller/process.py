@@ -7,7 +7,8 @@ import os
 import secrets
 import signal
 import socket
-import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from orchestrator.broker import Broker
 from orchestrator.controller.control import Controller
@@ -21,51 +22,56 @@ from orchestrator.settings import Settings
 from orchestrator.telemetry.collector import RecordCollector
 from orchestrator.telemetry.process import Telemetry
 
-LOOK_EVERY = 1.0
-"""Seconds between two looks whether it is told to stop."""
-END_SECONDS = 20.0
-"""After which a controller that was told to stop ends, whatever a platform has not answered yet: another one goes on."""
+END_SECONDS = 25.0
+"""After which a controller that was told to stop, and has not, tells what it waits for and ends with exit code 1.
+
+Kubernetes ends it without a word after 30.
+"""
 
 
 def run_controller(settings: Settings, telemetry: Telemetry, submit: Submit) -> None:
     """Be a controller until SIGTERM or SIGINT; `submit` is for schedules. Raises `FanfoldError` when there is no record."""
-    leaving = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: leaving.set())
-    broker = Broker(settings)
-    engine = open_database(settings.database, settings.home / "database.lock")
-    telemetry.metrics.add(RecordCollector(lambda: engine))
-    app = make_app(broker.url)
-    name = f"{socket.gethostname()[:100]}:{os.getpid()}:{secrets.token_hex(3)}"
-    controller = Controller(
-        engine,
-        app,
-        name=name,
-        home=settings.home,
-        policy=load_policy(settings.policy),
-        ensure_broker=broker.ensure,
-        metrics=telemetry.metrics,
-        errands=Errands(settings, submit),
-    )
-    controller.start()
-    try:
-        while not leaving.wait(LOOK_EVERY):  # a signal that another thread was given is heard at the next look
-            pass
-    finally:
-        _end_surely()
-        controller.stop()
-        broker.stop(unless=lambda: bool(Reader(engine).workers()))
-        app.close()
-        engine.dispose()
+    with _signals() as told_to_stop:
+        broker = Broker(settings)
+        engine = open_database(settings.database, settings.home / "database.lock")
+        telemetry.metrics.add(RecordCollector(lambda: engine))
+        app = make_app(broker.url)
+        name = f"{socket.gethostname()[:100]}:{os.getpid()}:{secrets.token_hex(3)}"
+        controller = Controller(
+            engine,
+            app,
+            name=name,
+            home=settings.home,
+            policy=load_policy(settings.policy),
+            ensure_broker=broker.ensure,
+            metrics=telemetry.metrics,
+            errands=Errands(settings, submit),
+        )
+        controller.start()
+        try:
+            told_to_stop.recv(1)
+        finally:
+            faulthandler.dump_traceback_later(END_SECONDS, exit=True)
+            controller.stop()
+            broker.stop(unless=lambda: bool(Reader(engine).workers()))
+            app.close()
+            engine.dispose()
 
 
-def _end_surely() -> None:
-    """End this process if it takes too long by itself, and tell what it waited for."""
+@contextmanager
+def _signals() -> Iterator[socket.socket]:
+    """Where a byte can be read for each SIGTERM and SIGINT, whichever thread of the process was given it.
 
-    def end() -> None:
-        faulthandler.dump_traceback()
-        os._exit(0)
-
-    late = threading.Timer(END_SECONDS, end)
-    late.daemon = True
-    late.start()
+    An `Event` would not do: when the signal comes while the main thread enters or leaves `wait`, `set` waits in that same
+    thread for a lock that the thread holds.
+    """
+    told, tells = socket.socketpair()
+    with told, tells:
+        tells.setblocking(False)
+        signal.set_wakeup_fd(tells.fileno(), warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: None)
+        try:
+            yield told
+        finally:
+            signal.set_wakeup_fd(-1)

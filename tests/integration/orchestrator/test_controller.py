@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,6 +17,7 @@ import redis
 from sqlalchemy import select
 
 from orchestrator.broker import Broker
+from orchestrator.controller.process import END_SECONDS
 from orchestrator.queue import QUEUE
 from orchestrator.runs.database import now
 from orchestrator.runs.labels import INSTALLATION_LABEL, RUN_LABEL
@@ -32,8 +34,8 @@ from sandboxes.providers.base import SandboxSpec
 from sandboxes.providers.registry import get_provider
 from tests.integration.orchestrator.conftest import WORKER, Start
 
-ENDED_WITHIN = 90.0
-"""Seconds that a controller may take to end: a Docker engine that is asked at the moment may be silent for 60."""
+ENDED_WITHIN = END_SECONDS + 5
+"""Seconds that a controller may take to end; one that was made to ends with another exit code."""
 NO_PROCESS = 2**22 + 1
 """An id that no process can have: Linux counts to 2**22."""
 GENEROUS = 30.0
@@ -138,6 +140,42 @@ def test_a_controller_that_is_told_to_stop_hands_over(new_home, until, start: St
         controller.terminate()
         assert controller.wait(ENDED_WITHIN) == 0
         assert leader() is None
+
+
+SIGNAL_ELSEWHERE = """
+import signal, sys, threading
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+from orchestrator.cli.main import main
+sys.argv = ["fanfold", "controller"]
+sys.exit(main())
+"""
+
+
+def test_a_controller_hears_a_signal_that_another_thread_was_given(new_home, until, start: Start) -> None:
+    with new_home() as settings, leading(settings) as leader:
+        controller = start("-c", SIGNAL_ELSEWHERE)
+        until(leader, "it leads")
+        controller.terminate()
+        assert controller.wait(ENDED_WITHIN) == 0
+
+
+def test_a_controller_ends_though_a_docker_engine_that_it_has_asked_is_silent(
+    new_home, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with new_home() as settings, socket.socket(socket.AF_UNIX) as engine:
+        address = settings.home / "docker.sock"
+        engine.bind(str(address))
+        engine.listen()
+        engine.settimeout(GENEROUS)
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{address}")
+        controller = start(*CONTROLLER)
+        engine.accept()[0].close()  # whether anybody listens
+        with engine.accept()[0] as request:
+            request.settimeout(GENEROUS)
+            assert request.recv(100).startswith(b"GET /")
+            controller.terminate()
+            assert controller.wait(ENDED_WITHIN) == 0
 
 
 @contextmanager

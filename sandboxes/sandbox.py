@@ -2,19 +2,24 @@
 
 `SandboxProvider.attach` returns one. The protocol's methods are for the agent's tools; `start` and `command` give streaming
 commands with stdin that another process can re-attach to, `upload_stream` and `download_stream` move files of any size
-without holding them in memory, and `manifest` tells what is in the workspace without moving it.
+without holding them in memory, `manifest` and `changes` tell what is in the workspace without moving it, and `apply` changes
+many of its files at once or none.
 """
 
 from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from sandboxes.portal import AsyncBackend
 from sandboxes.protocol import DEFAULT_READ_LIMIT, ReadResult
+from sandboxes.workspace.changes import Applied as Applied
+from sandboxes.workspace.changes import Changed as Changed
+from sandboxes.workspace.changes import Edit as Edit
+from sandboxes.workspace.changes import difference
 from sandboxes.workspace.manifest import FileEntry as FileEntry
 
 if TYPE_CHECKING:
@@ -125,12 +130,42 @@ class Sandbox(AsyncBackend):
         """Write a file from pieces, overwriting it at once when the last has arrived. Raises `OSError`."""
 
     @abstractmethod
-    async def manifest(self, root: str, *, exclude: Sequence[str] = ()) -> list[FileEntry]:
+    async def manifest(self, root: str, *, exclude: Sequence[str] = (), folders: bool = False) -> list[FileEntry]:
         """What is below `root`: files and links, sorted by path. `exclude` are names (of files or folders, at any depth).
 
-        Sockets, devices and pipes are left out, and so are empty folders. What it says comes from the sandbox and is not
-        to be trusted: paths are checked, content is hashed again by whoever fetches it.
+        Sockets, devices and pipes are left out; folders come, with `folders`, where nothing in them is told of. What it says
+        comes from the sandbox and is not to be trusted: paths are checked, content is hashed again by whoever fetches it.
         """
+
+    async def changes(
+        self, root: str, base: Mapping[str, FileEntry], *, exclude: Sequence[str] = (), folders: bool = False
+    ) -> Changed:
+        """What is below `root` and not as in `base`: what `manifest`, asked in the same way, told of the sandbox that this one
+        is a fork of, before it was forked, or of this one since.
+
+        Where the working directory is an overlay, only what was written is looked at. What lies in a mount is never changed.
+        Raises `PatchRefused` when the sandbox tells what cannot be. See `manifest`.
+        """
+        now = await self.manifest(root, exclude=exclude, folders=folders)
+        return await asyncio.to_thread(difference, base, now, folders=folders, closed=self.closed_below(root))
+
+    @abstractmethod
+    async def apply(
+        self, root: str, edits: Sequence[Edit], contents: Callable[[str], bytes], *, call_id: str
+    ) -> Applied:
+        """Change all of these paths below `root`, or none. `contents` gives a blob that an edit brings, by its id.
+
+        A path that is as it is to be counts as changed. One that is neither so nor as it was before is refused, and so is one
+        that leads through a link; then nothing is changed. It goes to its end in the sandbox, whatever becomes of the caller,
+        and a `call_id` that is known gives the recorded answer. Raises `ValueError` for edits that make no sense, and an
+        `OSError` that names the path when the sandbox's file system refuses one: everything is as it was then, and the same
+        `call_id` may try again.
+        """
+
+    def closed_below(self, root: str) -> list[str]:
+        """Paths of mounts below a folder, relative to it: they are no part of it."""
+        top = root.rstrip("/") + "/"
+        return [mount.target.removeprefix(top) for mount in self.mounts if mount.target.startswith(top)]
 
     @abstractmethod
     async def aclose(self) -> None:

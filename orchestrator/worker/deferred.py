@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from sandboxes import protocol as p
 from sandboxes.portal import on
-from sandboxes.sandbox import Command, CommandSpec, FileEntry, Sandbox
+from sandboxes.sandbox import Applied, Changed, Command, CommandSpec, Edit, FileEntry, Sandbox
 
 
 class DeferredSandbox(Sandbox):
@@ -113,9 +113,21 @@ class DeferredSandbox(Sandbox):
         """See `Sandbox`."""
         await (await self._real()).upload_stream(path, content, mode=mode)
 
-    async def manifest(self, root: str, *, exclude: Sequence[str] = ()) -> list[FileEntry]:
+    async def manifest(self, root: str, *, exclude: Sequence[str] = (), folders: bool = False) -> list[FileEntry]:
         """See `Sandbox`."""
-        return await (await self._real()).manifest(root, exclude=exclude)
+        return await (await self._real()).manifest(root, exclude=exclude, folders=folders)
+
+    async def changes(
+        self, root: str, base: Mapping[str, FileEntry], *, exclude: Sequence[str] = (), folders: bool = False
+    ) -> Changed:
+        """See `Sandbox`."""
+        return await (await self._real()).changes(root, base, exclude=exclude, folders=folders)
+
+    async def apply(
+        self, root: str, edits: Sequence[Edit], contents: Callable[[str], bytes], *, call_id: str
+    ) -> Applied:
+        """See `Sandbox`."""
+        return await (await self._real()).apply(root, edits, contents, call_id=call_id)
 
 
 def _heard(making: asyncio.Task[Sandbox]) -> None:

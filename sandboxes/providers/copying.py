@@ -136,7 +136,7 @@ class _Child:
 
         async def begin() -> None:
             sandbox = await opened.enter_async_context(await provider.attach(self._handle))
-            below = _closed_below(sandbox)
+            below = sandbox.closed_below(sandbox.workdir)
             kept = [word for path in below for word in ("!", "-name", _literally(path.partition("/")[0]))]
             unpack = CommandSpec(["sh", "-c", _UNPACK, "sh", sandbox.workdir, *kept], stdin=True, merge=True)
             self._command = await sandbox.start(unpack)
@@ -196,7 +196,7 @@ async def _fill(
 async def _packed(source: Sandbox) -> AsyncGenerator[bytes, None]:
     """The working directory as `tar`, in parts. Raises `SandboxError` when not all of it could be read."""
     place = f"/tmp/.fanfold-{secrets.token_hex(8)}"  # noqa: S108 - a path in the sandbox
-    left_out = [f"--exclude=./{_literally(path)}" for path in _closed_below(source)]
+    left_out = [f"--exclude=./{_literally(path)}" for path in source.closed_below(source.workdir)]
     packing = await source.start(CommandSpec(["sh", "-c", _PACK, "sh", source.workdir, place, *left_out], stdin=True))
     said = b""
     try:
@@ -213,12 +213,6 @@ async def _packed(source: Sandbox) -> AsyncGenerator[bytes, None]:
     complaints = [line for line in said.decode(errors="replace").splitlines() if not _HARMLESS.fullmatch(line)]
     if code > 1 or (code == 1 and complaints):
         raise SandboxError(f"the files of the sandbox cannot be copied: tar ended with {code}: {' '.join(complaints)}")
-
-
-def _closed_below(sandbox: Sandbox) -> list[str]:
-    """Paths of mounts in the working directory, relative to it: they are no part of it."""
-    top = sandbox.workdir.rstrip("/") + "/"
-    return [mount.target.removeprefix(top) for mount in sandbox.mounts if mount.target.startswith(top)]
 
 
 def _literally(path: str) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
@@ -28,7 +28,7 @@ from sandboxes.providers.base import (
     Scope,
     SnapshotHandle,
 )
-from sandboxes.sandbox import Command, CommandSpec, FileEntry, Sandbox
+from sandboxes.sandbox import Applied, Changed, Command, CommandSpec, Edit, FileEntry, Sandbox
 
 TIDYING = frozenset({"aclose", "destroy"})
 """Calls that a fault spares unless it names them."""
@@ -262,10 +262,24 @@ class FaultySandbox(Sandbox):
         await self._fault.strike("upload_stream")
         await self._inner.upload_stream(path, content, mode=mode)
 
-    async def manifest(self, root: str, *, exclude: Sequence[str] = ()) -> list[FileEntry]:
+    async def manifest(self, root: str, *, exclude: Sequence[str] = (), folders: bool = False) -> list[FileEntry]:
         """See `Sandbox`."""
         await self._fault.strike("manifest")
-        return await self._inner.manifest(root, exclude=exclude)
+        return await self._inner.manifest(root, exclude=exclude, folders=folders)
+
+    async def changes(
+        self, root: str, base: Mapping[str, FileEntry], *, exclude: Sequence[str] = (), folders: bool = False
+    ) -> Changed:
+        """See `Sandbox`."""
+        await self._fault.strike("changes")
+        return await self._inner.changes(root, base, exclude=exclude, folders=folders)
+
+    async def apply(
+        self, root: str, edits: Sequence[Edit], contents: Callable[[str], bytes], *, call_id: str
+    ) -> Applied:
+        """See `Sandbox`."""
+        await self._fault.strike("apply")
+        return await self._inner.apply(root, edits, contents, call_id=call_id)
 
     async def aclose(self) -> None:
         """See `Sandbox`."""

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
 from sandboxes import protocol as p
-from sandboxes.errors import ProtocolError
-from sandboxes.sandbox import Command, CommandSpec, FileEntry, Sandbox
-from sandboxes.toolbox import replies, transfer
+from sandboxes.sandbox import Applied, Changed, Command, CommandSpec, Edit, FileEntry, Sandbox
+from sandboxes.toolbox import applying, replies, transfer
 from sandboxes.toolbox.calls import next_call_id
 from sandboxes.toolbox.client import Refusal, ToolboxClient
 from sandboxes.toolbox.command import ToolboxCommand
 from sandboxes.toolbox.helper import text
+from sandboxes.toolbox.transfer import asked_long
+from sandboxes.workspace.changes import check_edits, difference, layer_difference
 
-MANIFEST_CAP = 256 * 1024 * 1024
-"""Bytes of a manifest at most: about two million files."""
 EXECUTE_SECONDS = 1800.0
 """How long `execute` lets a command run that was given no timeout."""
 EXECUTE_GRACE = 60.0
@@ -192,19 +191,38 @@ class ToolboxSandbox(Sandbox):
         except Refusal as exc:
             raise replies.os_error(exc, path) from exc
 
-    async def manifest(self, root: str, *, exclude: Sequence[str] = ()) -> list[FileEntry]:
-        """See `Sandbox`. A long one comes through a file, in pieces."""
+    async def manifest(self, root: str, *, exclude: Sequence[str] = (), folders: bool = False) -> list[FileEntry]:
+        """See `Sandbox`."""
         try:
-            reply = await self._client.call("manifest", path=root, exclude=list(exclude), deadline=None)
-            spilled = reply.maybe("file", str)
-            if spilled is None:
-                return replies.parse_manifest(reply.payload)
-            records = bytearray()
-            async for piece in transfer.download(self._client, spilled):
-                records += piece
-                if len(records) > MANIFEST_CAP:
-                    raise ProtocolError(f"the sandbox's manifest has more than {MANIFEST_CAP} bytes")
-            await self._client.call("delete", path=spilled)
+            _, records = await asked_long(self._client, "manifest", path=root, exclude=list(exclude), folders=folders)
         except Refusal as exc:
             raise replies.os_error(exc, root) from exc
-        return replies.parse_manifest(bytes(records))
+        return replies.parse_manifest(records)
+
+    async def changes(
+        self, root: str, base: Mapping[str, FileEntry], *, exclude: Sequence[str] = (), folders: bool = False
+    ) -> Changed:
+        """See `Sandbox`."""
+        closed = self.closed_below(root)
+        places = [f"{root.rstrip('/')}/{path}" for path in closed]
+        try:
+            reply, told = await asked_long(
+                self._client, "changes", path=root, exclude=list(exclude), folders=folders, closed=places
+            )
+        except Refusal as exc:
+            raise replies.os_error(exc, root) from exc
+        if not reply.get("layer", bool):
+            now = replies.parse_manifest(told)
+            return await asyncio.to_thread(difference, base, now, folders=folders, closed=closed)
+        size = reply.get("records", int)
+        written, listings = replies.parse_manifest(told[:size]), replies.parse_listings(told[size:])
+        return await asyncio.to_thread(layer_difference, base, written, listings, folders=folders, closed=closed)
+
+    async def apply(
+        self, root: str, edits: Sequence[Edit], contents: Callable[[str], bytes], *, call_id: str
+    ) -> Applied:
+        """See `Sandbox`."""
+        try:
+            return await applying.apply(self._client, root, check_edits(edits), contents, call_id)
+        except Refusal as exc:
+            raise replies.os_error(exc, root) from exc

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import Any, cast, get_args
 
 from sandboxes import protocol as p
 from sandboxes.errors import ProtocolError
 from sandboxes.mime import mime_type
 from sandboxes.sandbox import CommandResult, FileEntry
 from sandboxes.toolbox.client import Refusal, Reply
+from sandboxes.workspace.manifest import Mode
 
 _CODES = frozenset({p.FILE_NOT_FOUND, p.PERMISSION_DENIED, p.IS_DIRECTORY, p.INVALID_PATH, p.ALREADY_EXISTS})
 _ERRNO = {
@@ -21,7 +22,7 @@ _ERRNO = {
     p.ALREADY_EXISTS: errno.EEXIST,
     "no_space": errno.ENOSPC,
 }
-_MODES = frozenset({b"100644", b"100755", b"120000"})
+_MODES = frozenset(mode.encode() for mode in get_args(Mode))
 
 
 def file_error(exc: Refusal) -> p.FileOperationError | str:
@@ -119,8 +120,27 @@ def parse_manifest(records: bytes) -> list[FileEntry]:
         fields = record.split(b" ", 3)
         if len(fields) != 4 or fields[0] not in _MODES or not fields[1].isdigit() or len(fields[2]) != 40:
             raise ProtocolError(f"the sandbox's helper sent a manifest with the record {record!r:.120}")
-        mode = cast('Literal["100644", "100755", "120000"]', fields[0].decode())
+        mode = cast("Mode", fields[0].decode())
         target = next(parts, b"").decode("utf-8", "surrogateescape") if mode == "120000" else None
         path, blob = fields[3].decode("utf-8", "surrogateescape"), fields[2].decode("ascii", "replace")
         found.append(FileEntry(path, mode, int(fields[1][:20]), blob, target))
     return found
+
+
+def parse_listings(listings: bytes) -> dict[str, frozenset[str]]:
+    """The names in each folder: NUL-terminated, after the folder's path, and another NUL after the last."""
+    found: dict[str, frozenset[str]] = {}
+    at = 0
+    while at < len(listings):
+        end = listings.find(b"\0", at)
+        last = listings.find(b"\0\0", end)
+        if end < 0 or last < 0:
+            raise ProtocolError("the sandbox's helper sent a listing without its end")
+        names = listings[end + 1 : last].split(b"\0") if last > end else []
+        found[_text(listings[at:end])] = frozenset(map(_text, names))
+        at = last + 2
+    return found
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "surrogateescape")

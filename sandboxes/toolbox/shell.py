@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterable, AsyncIterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from sandboxes import protocol as p
 from sandboxes.errors import SandboxError
 from sandboxes.portal import on
-from sandboxes.sandbox import Command, CommandSpec, FileEntry, Sandbox
+from sandboxes.sandbox import Applied, Changed, Command, CommandSpec, Edit, FileEntry, Sandbox
 from sandboxes.toolbox import replies
 from sandboxes.toolbox.attached import EXECUTE_SECONDS, OUTPUT_CAP
 from sandboxes.toolbox.calls import next_call_id
 from sandboxes.toolbox.client import Reply
 from sandboxes.toolbox.helper import text
 from sandboxes.toolbox.shell_command import POLL_SECONDS, Polled, ShellCommand
+from sandboxes.toolbox.shell_edits import ShellEdits
 from sandboxes.toolbox.shell_exec import Exec
 from sandboxes.toolbox.shell_files import Put, ShellFiles
 from sandboxes.toolbox.shell_search import ShellSearch
 from sandboxes.toolbox.shell_wire import Channel
 from sandboxes.toolbox.transfer import DOWNLOAD_CAP
+from sandboxes.workspace.changes import check_edits, difference
 
 PARALLEL = 16
 """Scripts of one client that run at once: each is several processes in the sandbox."""
@@ -41,6 +43,7 @@ class ShellSandbox(Sandbox):
         self._workdir = workdir
         self._files = ShellFiles(channel)
         self._search = ShellSearch(channel, self._files)
+        self._edits = ShellEdits(channel, self._files)
         self._editing = asyncio.Lock()
 
     @classmethod
@@ -265,9 +268,29 @@ class ShellSandbox(Sandbox):
         except text.Refused as exc:
             raise replies.os_error(exc, path) from exc
 
-    async def manifest(self, root: str, *, exclude: Sequence[str] = ()) -> list[FileEntry]:
+    async def manifest(self, root: str, *, exclude: Sequence[str] = (), folders: bool = False) -> list[FileEntry]:
+        """See `Sandbox`."""
+        return await self._manifest(root, exclude, folders, [])
+
+    async def changes(
+        self, root: str, base: Mapping[str, FileEntry], *, exclude: Sequence[str] = (), folders: bool = False
+    ) -> Changed:
+        """See `Sandbox`. All of it is looked at."""
+        closed = self.closed_below(root)
+        now = await self._manifest(root, exclude, folders, closed)
+        return await asyncio.to_thread(difference, base, now, folders=folders, closed=closed)
+
+    async def _manifest(self, root: str, exclude: Sequence[str], folders: bool, closed: Sequence[str]) -> list[FileEntry]:
+        try:
+            return await self._search.manifest(self._path(root), exclude, folders, closed)
+        except text.Refused as exc:
+            raise replies.os_error(exc, root) from exc
+
+    async def apply(
+        self, root: str, edits: Sequence[Edit], contents: Callable[[str], bytes], *, call_id: str
+    ) -> Applied:
         """See `Sandbox`."""
         try:
-            return await self._search.manifest(self._path(root), exclude)
+            return await self._edits.apply(self._path(root), check_edits(edits), contents, call_id)
         except text.Refused as exc:
             raise replies.os_error(exc, root) from exc

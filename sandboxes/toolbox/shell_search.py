@@ -13,6 +13,9 @@ from sandboxes.sandbox import FileEntry
 from sandboxes.toolbox.helper import files, media, search, text
 from sandboxes.toolbox.shell_files import BATCH, ShellFiles
 from sandboxes.toolbox.shell_wire import ANSWER_CAP, Channel, body, ending, plain, records, word
+from sandboxes.workspace.changes import STAGING
+from sandboxes.workspace.manifest import EMPTY_FOLDER, FOLDER
+from sandboxes.workspace.names import parents
 
 MANIFEST_SECONDS: Final = 900.0
 """How long a manifest may take: every file is hashed by a process of its own."""
@@ -20,6 +23,7 @@ MANIFEST_BYTES: Final = 512 * 1024 * 1024
 NARROW: Final = 256
 """Bytes of a pattern that `grep` gets."""
 _FILE = re.compile(rb"([0-9a-f]{1,8}):(\d{1,18}) ([0-9a-f]{40}) [ *]-\n(/[^\0]*?)///\n", re.DOTALL)
+_FOLDER = re.compile(rb"D (/[^\0]*?)///\n", re.DOTALL)
 _LINK = re.compile(rb"L (\d{1,5}) (/[^\0]*?)///\n", re.DOTALL)
 
 
@@ -85,11 +89,14 @@ class ShellSearch:
         paths = [path for path in _names(listing, root) if wanted_file(path, _relative(path, root))]
         return sorted(paths), code is not None
 
-    async def manifest(self, root: str, exclude: Sequence[str]) -> list[FileEntry]:
-        """Files and links below `root`, sorted."""
-        skipped = tuple(word(re.sub(r"([\\*?\[])", r"\\\1", name)) for name in exclude)
+    async def manifest(
+        self, root: str, exclude: Sequence[str], folders: bool = False, closed: Sequence[str] = ()
+    ) -> list[FileEntry]:
+        """Files and links below `root`, sorted, without what is at the `closed` paths; with `folders` the empty ones too."""
+        names = [f"-name={STAGING}*", *(f"-name={_literally(name)}" for name in exclude)]
+        left_out = [word(one) for one in (*names, *(f"-path={_literally(path)}" for path in closed))]
         answer = await self._channel.call(
-            "manifest", args=(word(root), *skipped), cap=MANIFEST_BYTES, seconds=MANIFEST_SECONDS
+            "manifest", args=(word(root), int(folders), *left_out), cap=MANIFEST_BYTES, seconds=MANIFEST_SECONDS
         )
         listing, code = ending(body(answer, root))
         if code != 0:
@@ -107,8 +114,14 @@ def _names(listing: bytes, root: str) -> list[str]:
     return [plain(prefix + name) for name in (b"\n" + listing).removesuffix(b"\n").split(b"\n" + prefix)[1:]]
 
 
+def _literally(name: str) -> str:
+    """A pattern that this name alone matches."""
+    return re.sub(r"([\\*?\[])", r"\\\1", name)
+
+
 def _entries(listing: bytes, root: str) -> list[FileEntry]:
     found: list[FileEntry] = []
+    folders: list[str] = []
     at = 0
     while at < len(listing):
         if file := _FILE.match(listing, at):
@@ -118,10 +131,14 @@ def _entries(listing: bytes, root: str) -> list[FileEntry]:
         elif link := _LINK.match(listing, at):
             size = int(link[1])
             target = listing[link.end() : link.end() + size]
-            blob: Any = search._blob(size, [target])
+            blob: Any = search.blob_id(size, [target])
             found.append(FileEntry(_relative(plain(link[2]), root), "120000", size, blob, os.fsdecode(target)))
             at = link.end() + size + 1
+        elif folder := _FOLDER.match(listing, at):
+            folders.append(_relative(plain(folder[1]), root))
+            at = folder.end()
         else:
             raise ProtocolError(f"a script in the sandbox sent a manifest with {listing[at : at + 80]!r}")
-    return found
+    filled = {above for path in (*folders, *(entry.path for entry in found)) for above in parents(path)}
+    return found + [FileEntry(path, FOLDER, 0, EMPTY_FOLDER) for path in folders if path not in filled]
 

@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import secrets
 from collections.abc import AsyncIterable, AsyncIterator, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sandboxes.errors import ProtocolError, SandboxError
 from sandboxes.protocol import FileDownloadResponse, FileUploadResponse
@@ -22,6 +22,8 @@ BATCH = 500
 """Files in one call."""
 DOWNLOAD_CAP = 256 * 1024 * 1024
 """Bytes of all files together that `download_batch` holds in memory at most."""
+ANSWER_CAP = 256 * 1024 * 1024
+"""Bytes of a long answer at most: a manifest of about two million files."""
 DROP_SECONDS = 5.0
 """How long the helper may take to give up a broken upload."""
 
@@ -55,9 +57,15 @@ async def upload(
     client: ToolboxClient, path: str, content: AsyncIterable[bytes], *, mode: int | None, exclusive: bool, key: str | None
 ) -> None:
     """Write a file from pieces; it appears, whole, when the last has arrived. Raises `Refusal`."""
+    token = await send(client, path, content, mode=mode)
+    await client.call("publish", token=token, exclusive=exclusive, key=key)
+
+
+async def send(client: ToolboxClient, path: str | None, content: AsyncIterable[bytes], *, mode: int | None) -> str:
+    """Send the content of a file that is to be at `path`, or of none; the token to go on with. Raises `Refusal`."""
     token = secrets.token_hex(12)
 
-    async def send(offset: int, data: bytes) -> Reply:
+    async def send_piece(offset: int, data: bytes) -> Reply:
         return await client.call("piece", data, token=token, offset=offset)
 
     under_way: list[asyncio.Task[Reply]] = []
@@ -67,7 +75,7 @@ async def upload(
         async for chunk in content:
             for at in range(0, len(chunk), wire.PIECE):
                 data = chunk[at : at + wire.PIECE]
-                under_way.append(asyncio.create_task(send(offset, data)))
+                under_way.append(asyncio.create_task(send_piece(offset, data)))
                 offset += len(data)
                 if len(under_way) >= WINDOW:
                     await under_way.pop(0)
@@ -79,7 +87,7 @@ async def upload(
         with contextlib.suppress(Refusal, SandboxError):
             await client.call("drop", token=token, deadline=DROP_SECONDS)
         raise
-    await client.call("publish", token=token, exclusive=exclusive, key=key)
+    return token
 
 
 async def download(client: ToolboxClient, path: str) -> AsyncIterator[bytes]:
@@ -105,6 +113,21 @@ async def download(client: ToolboxClient, path: str) -> AsyncIterator[bytes]:
         for task in ahead:
             task.cancel()
         await asyncio.gather(*ahead, return_exceptions=True)
+
+
+async def asked_long(client: ToolboxClient, op: str, **fields: Any) -> tuple[Reply, bytes]:
+    """The answer to a question that may be long, and its content, which then comes through a file. Raises `Refusal`."""
+    reply = await client.call(op, deadline=None, **fields)
+    spilled = reply.maybe("file", str)
+    if spilled is None:
+        return reply, reply.payload
+    content = bytearray()
+    async for piece in download(client, spilled):
+        content += piece
+        if len(content) > ANSWER_CAP:
+            raise ProtocolError(f"the sandbox's helper answered '{op}' with more than {ANSWER_CAP} bytes")
+    await client.call("delete", path=spilled)
+    return reply, bytes(content)
 
 
 async def upload_batch(client: ToolboxClient, files: Sequence[tuple[str, bytes]]) -> list[FileUploadResponse]:

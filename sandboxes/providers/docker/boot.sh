@@ -3,7 +3,7 @@
 # Python for it. It ends when the lifetime or the idle limit is over, and the sandbox with it.
 set -u
 workdir=$1 lifetime=$2 idle=$3
-toolbox=/.fanfold/toolbox state=/.fanfold/state
+toolbox=/.fanfold/toolbox state=/.fanfold/state upper=/.fanfold/layer/upper
 
 pause() { sleep 0.02 2>/dev/null || sleep 1; }
 
@@ -25,8 +25,9 @@ if command -v python3 >/dev/null 2>&1; then
         echo helper
     } &
     watcher=$!
+    [ -d "$upper" ] || upper=
     python3 -I -S "$toolbox/toolbox.pyz" serve --socket "$state/toolbox.sock" --state "$state" \
-        --workdir "$workdir" --lifetime "$lifetime" --idle "$idle" 2>"$state/helper.log"
+        --workdir "$workdir" --upper "$upper" --lifetime "$lifetime" --idle "$idle" 2>"$state/helper.log"
     code=$?
     [ -S "$state/toolbox.sock" ] && exit "$code"
     kill "$watcher"

@@ -164,6 +164,9 @@ def _mounts(spec: SandboxSpec, plan: Plan) -> list[EngineMount]:
             EngineMount(layout.STATE, layout.state_volume(plan.sandbox_id), type="volume", labels=ours),
             EngineMount(spec.workdir, layout.workspace_volume(plan.sandbox_id), type="volume", labels=ours, no_copy=stands),
         ]
+    if plan.under is not None:
+        layer = layout.layer_volume(plan.sandbox_id)
+        found.append(EngineMount(layout.LAYER, layer, type="volume", read_only=True, no_copy=True))
     for mount in spec.mounts:
         if mount.source is not None:
             found.append(EngineMount(mount.target, str(Path(mount.source).resolve()), type="bind", read_only=True))

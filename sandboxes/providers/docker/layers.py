@@ -25,6 +25,7 @@ from sandboxes.providers.docker.waiting import until_not_busy
 
 FOLDERS_CAP: Final = 3000
 """Bytes of the paths that one sandbox stands on; the kernel takes a page for all options of a mount."""
+_OVERLAY: Final = Path("/sys/module/overlay/parameters")
 _PLAIN: Final = frozenset({"ext3", "ext4", "xfs", "btrfs", "f2fs"})
 """File systems that can hold the layers of an overlay."""
 
@@ -86,10 +87,16 @@ def make(api: APIClient, plan: container.Plan, stands: container.Under, labels: 
     place = api.create_volume(layer, labels=dict(labels))["Mountpoint"]
     api.create_volume(layout.state_volume(plan.sandbox_id), labels=dict(labels))
     lowers = ":".join(reversed(stands.folders))
-    options = {"type": "overlay", "device": "overlay", "o": f"lowerdir={lowers},upperdir={place}/upper,workdir={place}/work"}
+    asked = f"lowerdir={lowers},upperdir={place}/upper,workdir={place}/work{_whole_files()}"
+    options = {"type": "overlay", "device": "overlay", "o": asked}
     told = {**labels, layout.LAYERS_LABEL: json.dumps(stands.names)}
     api.create_volume(layout.workspace_volume(plan.sandbox_id), driver="local", driver_opts=options, labels=told)
     _check_owner(api, stands.owner)
+
+
+def _whole_files() -> str:
+    """Options that keep all that a sandbox changes in its own layer, where the kernel could leave a part of it below."""
+    return "".join(f",{name}=off" for name in ("redirect_dir", "metacopy") if (_OVERLAY / name).exists())
 
 
 def _check_owner(api: APIClient, owner: str) -> None:

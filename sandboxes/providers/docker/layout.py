@@ -20,6 +20,8 @@ TOOLBOX: Final = f"{OWN}/toolbox"
 """The helper and the boot script: a volume of the engine, read-only in the sandbox."""
 STATE: Final = f"{OWN}/state"
 """The sandbox's own journal, socket and command output."""
+LAYER: Final = f"{OWN}/layer"
+"""Of a sandbox that stands on others: what it has written to its working directory (`upper`), to be looked at."""
 HOME: Final = "/home/sandbox"
 
 SANDBOX_LABEL: Final = "fanfold.sandbox"

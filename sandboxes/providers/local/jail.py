@@ -12,6 +12,8 @@ from sandboxes.providers.base import Mount, SandboxSpec
 STATE = "/run/fanfold/state"
 """The helper's folder in the sandbox."""
 TOOLBOX = "/run/fanfold/toolbox"
+UPPER = "/run/fanfold/upper"
+"""What the sandbox has written to its working directory, to be looked at."""
 TMP_SIZE = 1024**3
 """Bytes of /tmp when the disk is limited."""
 HOME = "/home/sandbox"
@@ -112,9 +114,10 @@ def _temporary(spec: SandboxSpec, layout: Layout, lowers: Lowers) -> list[str]:
     if spec.resources.disk is not None:
         limited = ["--size", str(TMP_SIZE), "--perms", "1777", "--tmpfs", "/tmp"]  # noqa: S108
         return [*limited, "--size", str(spec.resources.disk), "--tmpfs", spec.workdir]
+    seen = ["--ro-bind", str(layout / "upper"), UPPER]
     shared = ["--bind", str(layout / "tmp"), "/tmp"]  # noqa: S108
     overlay = ["--overlay", str(layout / "upper"), str(layout / "work"), spec.workdir]
-    return [*shared, *_sources(lowers.workspace or (layout / "base",)), *overlay]
+    return [*shared, *_sources(lowers.workspace or (layout / "base",)), *overlay, *seen]
 
 
 def _sources(folders: tuple[Path, ...]) -> list[str]:

@@ -31,6 +31,8 @@ def helper_command(spec: SandboxSpec, listen_fd: int) -> list[str]:
     command += ["serve", "--listen-fd", str(listen_fd), "--state", jail.STATE, "--workdir", spec.workdir]
     command += ["--lifetime", str(spec.lifetime), "--idle", str(spec.idle_timeout or 0)]
     command += ["--unclaimed", str(UNCLAIMED_SECONDS)]
+    if spec.resources.disk is None:
+        command += ["--upper", jail.UPPER]
     if spec.resources.pids is not None:
         command += ["--limit", f"NPROC={spec.resources.pids}"]
     if spec.resources.memory is not None and not cgroups.usable():

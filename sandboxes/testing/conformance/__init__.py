@@ -29,7 +29,9 @@ import pytest
 for _module in pkgutil.iter_modules(__path__):
     pytest.register_assert_rewrite(f"{__name__}.{_module.name}")
 
-from sandboxes.testing.conformance.commands import CommandChecks  # noqa: E402 - after the rewriting of asserts is set up
+from sandboxes.testing.conformance.applying import ApplyChecks  # noqa: E402 - after the rewriting of asserts is set up
+from sandboxes.testing.conformance.changing import ChangeChecks  # noqa: E402
+from sandboxes.testing.conformance.commands import CommandChecks  # noqa: E402
 from sandboxes.testing.conformance.durability import DurabilityChecks  # noqa: E402
 from sandboxes.testing.conformance.families import FamilyChecks  # noqa: E402
 from sandboxes.testing.conformance.forking import ForkChecks  # noqa: E402
@@ -56,6 +58,8 @@ class ProviderConformance(  # pytest runs the last group first
     SnapshotChecks,
     FamilyChecks,
     ForkChecks,
+    ChangeChecks,
+    ApplyChecks,
     MountChecks,
     IsolationChecks,
     TwinChecks,
@@ -73,6 +77,8 @@ class ProviderConformance(  # pytest runs the last group first
 
 
 __all__ = [
+    "ApplyChecks",
+    "ChangeChecks",
     "CommandChecks",
     "DurabilityChecks",
     "FamilyChecks",

@@ -7,6 +7,7 @@ the checks kill in the middle.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import pickle
@@ -16,14 +17,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from sandboxes.providers.base import SandboxHandle, SandboxProvider
-from sandboxes.sandbox import CommandSpec, Sandbox
+from sandboxes.sandbox import CommandSpec, Edit, FileEntry, Sandbox
 from sandboxes.testing.conformance.base import ProviderFactory
 from sandboxes.toolbox.calls import call_scope
 
 
 @dataclass(frozen=True)
 class Job:
-    """What the other process has to do with the sandbox of this handle: `start`, `execute`, `read`, `fork` or `snapshot`."""
+    """What the other process has to do with the sandbox of this handle: `start`, `execute`, `apply`, `read`, `fork`
+    or `snapshot`."""
 
     handle: Mapping[str, Any]
     what: str
@@ -77,8 +79,19 @@ async def _ask(sandbox: Sandbox, job: Job) -> str:
     if job.what == "execute":
         with call_scope(job.arguments["scope"]):
             return (await sandbox.aexecute(job.arguments["command"])).output
+    if job.what == "apply":
+        return await _apply(sandbox, job.arguments["root"], job.arguments["call_id"])
     read = await sandbox.aread(job.arguments["path"])
     return json.dumps({"content": read.file_data["content"] if read.file_data else read.error, "pid": os.getpid()})
+
+
+async def _apply(sandbox: Sandbox, root: str, call_id: str) -> str:
+    """Give each file below a folder the content `new`."""
+    blob = hashlib.sha1(b"blob 3\0new", usedforsecurity=False).hexdigest()
+    files = await sandbox.manifest(root)
+    say("begun")
+    edits = [Edit(one.path, one, FileEntry(one.path, "100644", 3, blob)) for one in files]
+    return str(await sandbox.apply(root, edits, lambda blob: b"new", call_id=call_id))
 
 
 def say(line: str) -> None:

@@ -24,6 +24,7 @@ def main():
     where.add_argument("--listen-fd", type=int, help="inherited descriptor that listens already")
     serve.add_argument("--state", required=True, help="folder for the journal and the output of commands")
     serve.add_argument("--workdir", required=True)
+    serve.add_argument("--upper", help="folder with what was written to the workdir, where that is an overlay")
     serve.add_argument("--lifetime", type=float, default=0, help="seconds; 0 is for ever")
     serve.add_argument("--idle", type=float, default=0, help="seconds without a request or a running command; 0 is for ever")
     serve.add_argument("--unclaimed", type=float, default=0, help="seconds for the first client to come; 0 is for ever")
@@ -52,7 +53,7 @@ def _serve(arguments):
     os.makedirs(arguments.workdir, exist_ok=True)
     os.chdir(arguments.workdir)
     limits = (arguments.lifetime, arguments.idle, arguments.unclaimed)
-    Server(listener, arguments.state, arguments.workdir, *limits).run()
+    Server(listener, arguments.state, arguments.workdir, arguments.upper, *limits).run()
     os._exit(0)
 
 

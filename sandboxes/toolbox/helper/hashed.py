@@ -23,8 +23,8 @@ _RECORD = 40
 class Hashed:
     """Blob ids of files, kept on the sandbox's disk between two walks."""
 
-    def __init__(self, state, clock=time.time):
-        self._path = os.path.join(state, "hashed")
+    def __init__(self, state, clock=time.time, name="hashed"):
+        self._path = os.path.join(state, name)
         self._clock = clock
 
     def walk(self):

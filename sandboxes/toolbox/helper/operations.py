@@ -5,7 +5,7 @@ A method returns (fields, payload), or None when it replies later by itself. It 
 
 import os
 
-from . import files, search, text, wire
+from . import edits, files, hashed, layer, search, text, wire
 
 SHORT = 64 * 1024
 """Bytes up to which a file is read or written faster than another thread is woken."""
@@ -16,11 +16,13 @@ OUTPUT_CAP = 1024 * 1024
 class Operations:
     """The operations on one sandbox's files and commands."""
 
-    def __init__(self, commands, journal, hashed, workdir, about):
+    def __init__(self, commands, journal, state, workdir, upper, about):
         self._commands = commands
         self._journal = journal
-        self._hashed = hashed
+        self._hashed = hashed.Hashed(state)
+        self._hashed_upper = hashed.Hashed(state, name="hashed-upper")
         self._workdir = workdir
+        self._upper = upper
         self._about = about
 
     def short(self, op, header, payload):
@@ -95,8 +97,9 @@ class Operations:
         return {"outcomes": outcomes}, b"".join(contents)
 
     def op_begin(self, connection, header, _payload):
-        """Begin a long file."""
-        return connection.uploads.begin(header["token"], self._path(header), header.get("mode")), b""
+        """Begin a long file; without a path, something that will be no file of its own."""
+        path = os.path.join(self._commands.folder, "upload") if header["path"] is None else self._path(header)
+        return connection.uploads.begin(header["token"], path, header.get("mode")), b""
 
     def op_piece(self, connection, header, payload):
         """Write one piece of a long file."""
@@ -110,6 +113,16 @@ class Operations:
             return self._journal.once(header.get("key"), action), b""
         finally:
             connection.uploads.drop(token)
+
+    def op_apply(self, connection, header, _payload):
+        """Change many files or none, with contents that were sent. It goes to its end, whether its client stays or not."""
+        draft = connection.uploads.take(header["token"])
+        try:
+            contents = edits.Contents(draft.descriptor, header["blobs"])
+            action = lambda: edits.apply(self._path(header), header["edits"], contents)  # noqa: E731
+            return self._journal.once(header["key"], action), b""
+        finally:
+            draft.close()
 
     def op_drop(self, connection, header, _payload):
         """Give up a long file."""
@@ -138,15 +151,35 @@ class Operations:
 
     def op_manifest(self, connection, header, _payload):
         """List and hash a tree. A long answer is left in a file, for `get`."""
+        return self._long({}, self._manifest(connection, header))
+
+    def _manifest(self, connection, header):
         gone = self._cancelled(connection, header)
         walk = self._hashed.walk()
-        records = search.manifest(self._path(header), header["exclude"], gone, walk)
+        folders, closed = header.get("folders", False), header.get("closed", ())
+        records = search.manifest(self._path(header), header["exclude"], gone, walk, folders, closed)
         self._hashed.save(walk)
-        if len(records) <= wire.PIECE:
-            return {}, records
+        return records
+
+    def op_changes(self, connection, header, _payload):
+        """What was written below a folder since its sandbox began; all that is there, where that is not kept apart."""
+        path = self._path(header)
+        upper = layer.counterpart(path, self._workdir, self._upper)
+        if upper is None:
+            return self._long({"layer": False}, self._manifest(connection, header))
+        walk = self._hashed_upper.walk()
+        wanted = search.chooser(header["exclude"], header["closed"])
+        records, listings = layer.written(path, upper, wanted, self._cancelled(connection, header), walk)
+        self._hashed_upper.save(walk)
+        return self._long({"layer": True, "records": len(records)}, records + listings)
+
+    def _long(self, fields, content):
+        """An answer of any length: in a file, where it does not fit into a payload."""
+        if len(content) <= wire.PIECE:
+            return fields, content
         name = os.path.join(self._commands.folder, "manifest-" + os.urandom(6).hex())
-        files.put(name, records, exclusive=True, mode=0o600)
-        return {"file": name, "size": len(records)}, b""
+        files.put(name, content, exclusive=True, mode=0o600)
+        return dict(fields, file=name, size=len(content)), b""
 
     def _cancelled(self, connection, header):
         number = header["id"]

@@ -17,6 +17,10 @@ BYTES = 4 * 1024 * 1024
 """Bytes of matching lines of one grep at most."""
 FILE_CAP = 256 * 1024 * 1024
 """Larger files are not searched."""
+STAGING = ".fanfold-apply-"
+"""How the names of folders begin in which edits are prepared: no manifest tells of them."""
+EMPTY_FOLDER = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+"""Git's id of a folder with nothing in it."""
 
 
 class Budget:
@@ -37,8 +41,12 @@ class Budget:
         return not self.spent
 
 
-def walk(root, budget, skip=()):
-    """Non-directories below `root`, in order of path: (relative path, entry). Links are not followed."""
+def walk(root, budget, wanted=None, folders=False):
+    """Non-directories below `root`, in order of path: (relative path, entry). Links are not followed.
+
+    `wanted` says of an entry whether it is looked at. With `folders` those below `root` with nothing that could be told of in
+    them come too: with None in place of an entry.
+    """
     stack = [("", root)]
     while stack and budget.ok():
         prefix, folder = stack.pop()
@@ -47,13 +55,20 @@ def walk(root, budget, skip=()):
             continue
         try:
             with os.scandir(folder) as found:
-                entries = [entry for entry in found if entry.name not in skip]
+                entries = [entry for entry in found if wanted is None or wanted(entry)]
         except OSError:
             budget.unreadable = True
             continue
+        if folders and prefix and not any(map(is_told, entries)):
+            yield prefix[:-1], None
         marked = [(entry.name + "/" if entry.is_dir(follow_symlinks=False) else entry.name, entry) for entry in entries]
         marked.sort(key=lambda pair: pair[0], reverse=True)
         stack.extend((prefix + name, entry.path if name.endswith("/") else entry) for name, entry in marked)
+
+
+def is_told(entry):
+    """Whether an entry of a folder is of a kind that a manifest tells of: a file, a link or a folder."""
+    return entry.is_file(follow_symlinks=False) or entry.is_symlink() or entry.is_dir(follow_symlinks=False)
 
 
 def _start(path):
@@ -64,11 +79,16 @@ def _start(path):
         raise files.refusal(exc, path) from exc
 
 
+def check_folder(path):
+    """Check the root of a search that only a directory can be."""
+    if not _start(path):
+        raise text.Refused("invalid_path", "Error: '{}' is not a directory".format(path))
+
+
 def glob(pattern, path, cancelled):
     """Regular files below `path` that match."""
     matches_glob = text.glob_matcher(pattern)
-    if not _start(path):
-        raise text.Refused("invalid_path", "Error: '{}' is not a directory".format(path))
+    check_folder(path)
     budget, found = Budget(cancelled), []
     for relative, entry in walk(path, budget):
         if matches_glob(relative):
@@ -119,45 +139,65 @@ def _content(path, budget):
         return head if len(head) < text.SNIFF else head + file.read(status.st_size)
 
 
-def manifest(root, exclude, cancelled, known):
+def manifest(root, exclude, cancelled, known, folders=False, closed=()):
     """Files and links below `root`, sorted: records of `mode size blob path`, each ended by NUL; a link's is followed by its
-    target, also ended by NUL. `known` is the `hashed.Walk` of this walk."""
-    if not _start(root):
-        raise text.Refused("invalid_path", "Error: '{}' is not a directory".format(root))
+    target, also ended by NUL. `known` is the `hashed.Walk` of this walk. With `folders` the empty ones too; `closed` are paths
+    that are left out."""
+    check_folder(root)
     budget = Budget(cancelled, matches=10**9, seconds=MANIFEST_SECONDS)
-    records = []
-    for relative, entry in walk(root, budget, frozenset(exclude)):
-        status = entry.stat(follow_symlinks=False)
-        if stat.S_ISLNK(status.st_mode):
-            target = os.fsencode(os.readlink(entry.path))
-            name, record = _record("120000", len(target), _blob(len(target), [target]), relative)
-            records.append((name, record + target + b"\0"))
-        elif stat.S_ISREG(status.st_mode):
-            mode = "100755" if status.st_mode & 0o100 else "100644"
-            size, blob = known.blob(status, lambda path=entry.path: _hash_file(path, budget))
-            records.append(_record(mode, size, blob, relative))
+    found = (record(path, entry, budget, known) for path, entry in walk(root, budget, chooser(exclude, closed), folders))
+    records = sorted(filter(None, found))
+    check_complete(budget, root)
+    return b"".join(told for _, told in records)
+
+
+def chooser(exclude, closed):
+    """What a manifest looks at of the entries of a folder."""
+    names, places = frozenset(exclude), frozenset(closed)
+    return lambda entry: entry.name not in names and not entry.name.startswith(STAGING) and entry.path not in places
+
+
+def check_complete(budget, root):
+    """Refuse to tell of a part as if it were all."""
     if budget.spent:
         raise text.Refused("timeout", "Error: the workspace could not be read in time")
     if budget.unreadable:
         raise text.Refused("permission_denied", "Error: a folder below '{}' cannot be read".format(root))
-    records.sort()
-    return b"".join(record for _, record in records)
 
 
-def _record(mode, size, blob, relative):
+def record(relative, entry, budget, known):
+    """What a manifest tells of an entry: its name and its record; None of what is neither file nor link, or empty folder."""
     name = os.fsencode(relative)
-    return name, "{} {} {} ".format(mode, size, blob).encode() + name + b"\0"
+    if entry is None:
+        return name, _told("040000", 0, EMPTY_FOLDER, name)
+    status = entry.stat(follow_symlinks=False)
+    if stat.S_ISLNK(status.st_mode):
+        target = os.fsencode(os.readlink(entry.path))
+        return name, _told("120000", len(target), blob_id(len(target), [target]), name) + target + b"\0"
+    if stat.S_ISREG(status.st_mode):
+        size, blob = known.blob(status, lambda: hash_file(entry.path, budget))
+        return name, _told(file_mode(status), size, blob, name)
+    return None
 
 
-def _hash_file(path, budget):
+def file_mode(status):
+    """The mode of a file in a Git tree."""
+    return "100755" if status.st_mode & 0o100 else "100644"
+
+
+def _told(mode, size, blob, name):
+    return "{} {} {} ".format(mode, size, blob).encode() + name + b"\0"
+
+
+def hash_file(path, budget):
     """The status of a file when it was opened, its size and its blob id."""
     file, status = files.open_regular(path)
     with file:
         size = status.st_size
         if size <= 1024 * 1024:
             data = file.read(size + 1)
-            return status, len(data), _blob(len(data), [data])
-        return status, size, _blob(size, _exactly(file, size, budget))
+            return status, len(data), blob_id(len(data), [data])
+        return status, size, blob_id(size, _exactly(file, size, budget))
 
 
 def _exactly(file, size, budget):
@@ -169,7 +209,8 @@ def _exactly(file, size, budget):
         yield chunk
 
 
-def _blob(size, chunks):
+def blob_id(size, chunks):
+    """Git's id of a content of so many bytes."""
     digest = hashlib.sha1(b"blob %d\0" % size)
     for chunk in chunks:
         digest.update(chunk)

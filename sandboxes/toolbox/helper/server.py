@@ -11,7 +11,6 @@ import time
 from . import files, text, wire
 from .commands import Commands
 from .connection import Connection
-from .hashed import Hashed
 from .journal import Journal
 from .operations import Operations
 
@@ -23,7 +22,7 @@ TICK = 1.0
 class Server:
     """Everything of one sandbox."""
 
-    def __init__(self, listener, state, workdir, lifetime, idle, unclaimed):
+    def __init__(self, listener, state, workdir, upper, lifetime, idle, unclaimed):
         os.makedirs(state, mode=0o700, exist_ok=True)
         self._listener = listener
         self._born = self._active = time.monotonic()
@@ -32,7 +31,7 @@ class Server:
         journal = Journal(state)
         self._commands = Commands(state, journal, self._selector)
         about = {"boot": os.urandom(8).hex(), "python": "{}.{}.{}".format(*sys.version_info[:3])}
-        self._operations = Operations(self._commands, journal, Hashed(state), workdir, about)
+        self._operations = Operations(self._commands, journal, state, workdir, upper, about)
         self._jobs = queue.SimpleQueue()
         self._in_flight = 0
         self._stopping = False

@@ -46,6 +46,13 @@ class Uploads:
             del self._open[token]
         return files.publish(draft, path, mode, exclusive)
 
+    def take(self, token):
+        """The draft of a content, which is the caller's to close from now on."""
+        with self._lock:
+            draft, _, _ = self._opened(token)
+            del self._open[token]
+        return draft
+
     def drop(self, token):
         """Give up a file that will not be finished."""
         with self._lock:

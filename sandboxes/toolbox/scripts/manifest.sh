@@ -1,7 +1,9 @@
-# WORD EXCLUDED...: files and links below a folder. Of a file `MODE:SIZE SHA1  -`, newline, its name, ///, newline; of a
-# link `L SIZE NAME///`, newline, its target, newline. The last record is find's exit code.
+# WORD FOLDERS EXCLUDED...: files and links below a folder. Of a file `MODE:SIZE SHA1  -`, newline, its name, ///, newline; of
+# a link `L SIZE NAME///`, newline, its target, newline; with FOLDERS 1 of a folder `D NAME///`, newline. The last record is
+# find's exit code. What is left out is `-name=PATTERN`, or `-path=PATTERN` below the folder.
 path "$1"
-shift
+folders=$2
+shift 2
 root=$p
 look "$root" || exit 0
 [ -d "$root" ] || { echo 'E plain'; exit 0; }
@@ -11,7 +13,10 @@ set -- "$@" "${root%/}/." -mindepth 1
 while [ "$count" -gt 0 ]; do
     path "$1"
     shift
-    set -- "$@" -name "$p" -prune -o
+    case $p in
+        -name=*) set -- "$@" -name "${p#-name=}" -prune -o ;;
+        *) set -- "$@" -path "${root%/}/./${p#-path=}" -prune -o ;;
+    esac
     count=$((count - 1))
 done
 find "$@" -type f -exec sh -c '
@@ -27,6 +32,8 @@ find "$@" -type f -exec sh -c '
         stat -c "L %s %n///" -- "$one"
         readlink -n -- "$one"
         echo
-    done' sh {} + 2>/dev/null
+    done' sh {} + -o -type d -exec sh -c '
+    [ "$0" = 1 ] || exit 0
+    for one; do printf "D %s///\n" "$one"; done' "$folders" {} + 2>/dev/null
 # No parentheses around -exec: busybox forgets those at the end.
 printf '%s///\n' "$?"

@@ -8,7 +8,7 @@ from orchestrator.worker.deferred import DeferredSandbox
 from sandboxes.errors import SandboxGone
 from sandboxes.providers.base import SandboxSpec
 from sandboxes.providers.local import LocalProvider
-from sandboxes.sandbox import CommandSpec
+from sandboxes.sandbox import Applied, Changed, CommandSpec, Edit
 
 
 @pytest.fixture
@@ -67,6 +67,11 @@ async def test_every_call_is_passed_on(provider):
         assert len((await deferred.aglob("*", deferred.workdir)).matches or []) == 1
         assert len((await deferred.als(deferred.workdir)).entries or []) == 1
         assert [entry.path for entry in await deferred.manifest(deferred.workdir)] == ["a"]
+        base = {entry.path: entry for entry in await deferred.manifest(deferred.workdir)}
+        assert await deferred.changes(deferred.workdir, base) == Changed()
+        removal = Edit("a", base["a"], None)
+        assert await deferred.apply(deferred.workdir, [removal], dict[str, bytes]().__getitem__, call_id="apply") == Applied()
+        assert await deferred.changes(deferred.workdir, base) == Changed(removed=("a",))
         assert (await deferred.aupload_files([(f"{deferred.workdir}/b", b"b")]))[0].error is None
         assert (await deferred.adownload_files([f"{deferred.workdir}/b"]))[0].content == b"b"
         assert (await deferred.adelete("b")).error is None

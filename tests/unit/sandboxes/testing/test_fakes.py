@@ -38,6 +38,7 @@ async def _content():
     yield b"streamed"
 
 
+_NOTHING: dict[str, bytes] = {}
 CALLS = {
     "ls": lambda box: box.als("."),
     "read": lambda box: box.aread("file", byte_offset=1),
@@ -54,6 +55,8 @@ CALLS = {
     "download_stream": lambda box: anext(box.download_stream("file")),
     "upload_stream": lambda box: box.upload_stream("streamed", _content()),
     "manifest": lambda box: box.manifest("/workspace"),
+    "changes": lambda box: box.changes("/workspace", {}),
+    "apply": lambda box: box.apply("/workspace", [], _NOTHING.__getitem__, call_id="apply"),
 }
 
 

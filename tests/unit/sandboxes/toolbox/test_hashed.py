@@ -47,13 +47,13 @@ class Tree:
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files that were read."""
     names: list[str] = []
-    hash_file = search._hash_file
+    hash_file = search.hash_file
 
     def noting(path, budget):
         names.append(Path(path).name)
         return hash_file(path, budget)
 
-    monkeypatch.setattr(search, "_hash_file", noting)
+    monkeypatch.setattr(search, "hash_file", noting)
     return names
 
 

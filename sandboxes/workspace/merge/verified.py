@@ -35,6 +35,8 @@ class Checked:
 
 Check = Callable[[MergeResult], Awaitable[Checked]]
 """Tells whether a merged tree is good. It must say the same of the same tree, and is asked about no tree twice."""
+Finish = Callable[[MergeResult], Awaitable[MergeResult]]
+"""Settles what no merge can: it makes files anew, or has somebody asked."""
 
 
 @dataclass(frozen=True)

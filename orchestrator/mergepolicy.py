@@ -13,8 +13,7 @@ from orchestrator.errors import BadInput
 from orchestrator.yamlfile import read_yaml
 from sandboxes.errors import InvalidSpec
 from sandboxes.providers.base import Strict
-from sandboxes.workspace.merge import Choice, Driver, Policy, Rule
-from sandboxes.workspace.merge.policy import RULES_CAP
+from sandboxes.workspace.mergepolicy import RULES_CAP, Choice, Driver, Policy, Rule
 
 
 class MergeRule(Strict):

@@ -6,7 +6,7 @@ it does not, and why. It works on what was changed alone: what nobody touched is
 
 - `fold`: the children, one after the other. `stages`: what three sides have at each path, after `renames`.
 - `path`: what one path comes to; `text` for its lines, `drivers` for files that are merged by key.
-- `policy`: what is done where two sides disagree.
+- `sandboxes.workspace.mergepolicy`: what is done where two sides disagree. Who reads a policy needs no Git library for it.
 - `verified.verified`: the most of their work that passes a check together.
 - `report.MergeReport`: the result for people and programs.
 
@@ -16,8 +16,8 @@ of its name was moved.
 """
 
 from sandboxes.workspace.merge.fold import merge
-from sandboxes.workspace.merge.policy import Choice, Driver, Policy, Rule
 from sandboxes.workspace.merge.values import At, Child, ChildResult, Conflict, Contents, Kind, MergeResult
+from sandboxes.workspace.mergepolicy import Choice, Driver, Policy, Rule
 
 __all__ = [
     "At",

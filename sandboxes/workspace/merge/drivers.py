@@ -7,7 +7,7 @@ from typing import Final
 
 from sandboxes.workspace.merge.jsons import merge_json
 from sandboxes.workspace.merge.pieces import merge_toml, merge_yaml
-from sandboxes.workspace.merge.policy import Driver
+from sandboxes.workspace.mergepolicy import Driver
 
 Merge = Callable[[bytes | None, bytes, bytes], bytes | None]
 """Base (None: there was none), ours, theirs; None when it is for the text merge."""

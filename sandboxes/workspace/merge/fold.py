@@ -9,11 +9,11 @@ from sandboxes.errors import InvalidSpec
 from sandboxes.workspace.merge.emptied import Emptied
 from sandboxes.workspace.merge.ours import Ours
 from sandboxes.workspace.merge.path import PathMerger, Verdict
-from sandboxes.workspace.merge.policy import OpenPolicy, Policy
 from sandboxes.workspace.merge.shelf import Shelf
 from sandboxes.workspace.merge.stages import Stage, stage
 from sandboxes.workspace.merge.text import Labels
 from sandboxes.workspace.merge.values import At, Child, ChildResult, Conflict, MergeResult
+from sandboxes.workspace.mergepolicy import OpenPolicy, Policy
 from sandboxes.workspace.tree import BaseTree, Node, Tree
 
 EVERYTHING: Final = Policy()

@@ -8,11 +8,11 @@ from typing import Literal, TypeVar
 
 from sandboxes.workspace.manifest import LINK
 from sandboxes.workspace.merge.drivers import driver_for
-from sandboxes.workspace.merge.policy import Rule
 from sandboxes.workspace.merge.shelf import Shelf
 from sandboxes.workspace.merge.stages import Stage
 from sandboxes.workspace.merge.text import Labels, Texts, is_text
 from sandboxes.workspace.merge.values import Kind, is_file, same_type
+from sandboxes.workspace.mergepolicy import Rule
 from sandboxes.workspace.tree import Node
 
 _T = TypeVar("_T")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from sandboxes.workspace.manifest import FOLDER, LINK
-from sandboxes.workspace.merge.policy import Choice
+from sandboxes.workspace.mergepolicy import Choice
 from sandboxes.workspace.tree import SUBMODULE, Node, Tree
 
 Changes = Mapping[str, Node | None]

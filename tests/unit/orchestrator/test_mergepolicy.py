@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,3 +54,9 @@ def test_what_is_wrong_with_a_pattern_is_said(value: str, said: str) -> None:
     with pytest.raises(BadInput) as caught:
         parse_policies([value])
     assert said in str(caught.value)
+
+
+def test_reading_a_task_loads_no_git_library() -> None:
+    script = "import sys, orchestrator.mergepolicy, orchestrator.spec; print('pygit2' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "False"

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandboxes.workspace.merge import Choice, Rule
-from sandboxes.workspace.merge.policy import Policy
+from sandboxes.workspace.mergepolicy import Policy
 from tests.unit.sandboxes.workspace.merge.histories import SUBMODULE, history
 from tests.unit.sandboxes.workspace.merge.worlds import Came, World
 from tests.unit.sandboxes.workspace.trees import FILE, Files

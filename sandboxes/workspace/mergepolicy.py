@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import Final, Literal
 
 from sandboxes.errors import InvalidSpec
-from sandboxes.workspace.ignore import matching
 from sandboxes.workspace.names import is_dot_git
 
 Choice = Literal["markers", "ours", "theirs", "union", "fail", "ask"]
@@ -66,6 +65,8 @@ class Policy:
     @contextmanager
     def opened(self) -> Iterator[OpenPolicy]:
         """The policy, ready to be asked."""
+        from sandboxes.workspace.ignore import matching  # it imports a Git library
+
         with ExitStack() as stack:
             match = [(stack.enter_context(matching([rule.pattern])), rule) for rule in reversed(self.rules)]
             include, exclude = (

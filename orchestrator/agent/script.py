@@ -6,14 +6,19 @@
           - {id: tests, name: execute, args: {command: make test}}
       - expect: {result: tests, contains: "FAILED", status: success}
         text: "{{ results.tests.match('(\\d+) failed') }} tests fail."
+    subagents:
+      - when: ^Review
+        turns:
+          - text: I see nothing wrong with {{ prompt.match('^Review (.+)') }}.
 
-Everything that can be checked without running it is checked when the script is read.
+A conversation whose prompt (what the agent was asked) matches the `when` of a part follows the first such part, every other
+one follows the `turns` at the top. Everything that can be checked without running it is checked when the script is read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -110,8 +115,8 @@ class Turn(Strict):
     usage: ScriptedUsage | None = None
 
 
-class Script(Strict):
-    """The turns of a scripted model, checked as a whole."""
+class Part(Strict):
+    """The turns of one conversation, checked as a whole."""
 
     turns: tuple[Turn, ...] = Field(min_length=1)
 
@@ -120,11 +125,15 @@ class Script(Strict):
         calls = self.turns[turn].tool_calls
         return [call.id or f"turn{turn + 1}_{number}" for number, call in enumerate(calls, start=1)]
 
+    def _place(self) -> str:
+        """How messages about its turns begin."""
+        return ""
+
     @model_validator(mode="after")
-    def _hangs_together(self) -> Script:
+    def _hangs_together(self) -> Self:
         known: set[str] = set()
         for index, turn in enumerate(self.turns):
-            where = f"turn {index + 1}"
+            where = f"{self._place()}turn {index + 1}"
             for used in sorted(_ids_used(turn) - known):
                 raise ValueError(f"{where}: no earlier turn has a tool call with the id '{used}'")
             if not turn.tool_calls and index + 1 < len(self.turns):
@@ -134,6 +143,23 @@ class Script(Strict):
                     raise ValueError(f"{where}: the tool call id '{given}' is there twice")
                 known.add(given)
         return self
+
+
+class SubagentPart(Part):
+    """What the model says to those who were asked something that `when` matches."""
+
+    when: Pattern
+    """A regular expression that matches somewhere in the prompt; `^` and `$` mean lines."""
+
+    def _place(self) -> str:
+        return f"of {self.when!r}: "
+
+
+class Script(Part):
+    """A script: what the agent is told, and what its subagents are, and who settles conflicts."""
+
+    subagents: tuple[SubagentPart, ...] = ()
+    """Of several parts whose `when` matches a prompt the first is followed."""
 
 
 def _ids_used(turn: Turn) -> set[str]:

@@ -19,7 +19,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 
 from orchestrator.agent.render import clip
-from orchestrator.agent.script import Expectation, Script, Turn
+from orchestrator.agent.script import Expectation, Part, Script, SubagentPart, Turn
 from orchestrator.agent.templates import Renderer, Result, TemplateError, parse_template
 from orchestrator.errors import TaskFailed
 
@@ -28,7 +28,8 @@ SEEN_CAP = 2000
 
 _TURN = "scripted_turn"
 """Key of an answer's `response_metadata` that holds the number of its turn, from 1."""
-
+_PART = "scripted_part"
+"""The same for the part of the script that it is from, in the order of `subagents`, from 1; 0 is the `turns` at the top."""
 
 SUMMARY = "(A script does not sum up. The earlier conversation is in the file that is named here.)"
 """What it says when it is asked for a summary: no turn of the script is used up for that."""
@@ -64,46 +65,71 @@ class ScriptedChatModel(BaseChatModel):
     ) -> ChatResult:
         if run_manager is not None and (run_manager.metadata or {}).get("lc_source") == "summarization":
             return ChatResult(generations=[ChatGeneration(message=AIMessage(SUMMARY))])
+        number = self._part(messages)
+        part = (self.script, *self.script.subagents)[number]
+        of = f"{self.file}, of {part.when!r}" if isinstance(part, SubagentPart) else self.file
         index = _turns_taken(messages)
-        where = f"{self.file}, turn {index + 1}"
-        if index >= len(self.script.turns):
-            turns = len(self.script.turns)
-            raise TaskFailed(f"{self.file} ran out after {turns} turn{'s' * (turns != 1)}: the agent asked for another")
+        where = f"{of}, turn {index + 1}"
+        if index >= len(part.turns):
+            turns = len(part.turns)
+            raise TaskFailed(f"{of} ran out after {turns} turn{'s' * (turns != 1)}: the agent asked for another")
         try:
-            answer = self._answer(index, messages, where)
+            answer = _answer(part, index, messages, where)
         except TemplateError as exc:
             raise TaskFailed(f"{where}: {exc}") from exc
+        answer.response_metadata[_PART] = number
         return ChatResult(generations=[ChatGeneration(message=answer)])
 
-    def _answer(self, index: int, messages: list[BaseMessage], where: str) -> AIMessage:
-        turn = self.script.turns[index]
-        results = {m.tool_call_id: Result(str(m.text), m.status) for m in messages if isinstance(m, ToolMessage)}
-        renderer = Renderer(_prompt(messages), results)
-        for expectation in turn.expect:
-            _check(expectation, _shown_since(messages, expectation, results), renderer, where)
-        calls = [
-            ToolCall(name=call.name, args=_filled(call.args, renderer), id=call_id, type="tool_call")
-            for call, call_id in zip(turn.tool_calls, self.script.call_ids(index), strict=True)
-        ]
-        return AIMessage(
-            renderer.render(parse_template(turn.text)),
-            tool_calls=calls,
-            usage_metadata=_usage(turn),
-            response_metadata={_TURN: index + 1},
-        )
+    def _part(self, messages: list[BaseMessage]) -> int:
+        """The part that this conversation follows: the one it began with, though what it began with was summed up."""
+        last = _last_answer(messages)
+        if last is not None and _turn(last):
+            return int(last.response_metadata.get(_PART, 0))
+        prompt = _prompt(messages)
+        renderer = Renderer(prompt, {})
+        for number, part in enumerate(self.script.subagents, start=1):
+            try:
+                if renderer.search(part.when, prompt):
+                    return number
+            except TemplateError as exc:
+                raise TaskFailed(f"{self.file}, of {part.when!r}: {exc}") from exc
+        return 0
+
+
+def _answer(part: Part, index: int, messages: list[BaseMessage], where: str) -> AIMessage:
+    turn = part.turns[index]
+    results = {m.tool_call_id: Result(str(m.text), m.status) for m in messages if isinstance(m, ToolMessage)}
+    renderer = Renderer(_prompt(messages), results)
+    for expectation in turn.expect:
+        _check(expectation, _shown_since(messages, expectation, results), renderer, where)
+    calls = [
+        ToolCall(name=call.name, args=_filled(call.args, renderer), id=call_id, type="tool_call")
+        for call, call_id in zip(turn.tool_calls, part.call_ids(index), strict=True)
+    ]
+    return AIMessage(
+        renderer.render(parse_template(turn.text)),
+        tool_calls=calls,
+        usage_metadata=_usage(turn),
+        response_metadata={_TURN: index + 1},
+    )
 
 
 def of_other_scripts(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     """What was said in earlier runs of a thread: no turn of it is this script's."""
     messages = list(messages)
     for message in messages:
-        message.response_metadata.pop(_TURN, None)
+        for key in (_TURN, _PART):
+            message.response_metadata.pop(key, None)
     return messages
 
 
 def _turns_taken(messages: list[BaseMessage]) -> int:
-    answers = (message for message in reversed(messages) if isinstance(message, AIMessage))
-    return next((_turn(message) for message in answers), 0)
+    last = _last_answer(messages)
+    return 0 if last is None else _turn(last)
+
+
+def _last_answer(messages: list[BaseMessage]) -> AIMessage | None:
+    return next((message for message in reversed(messages) if isinstance(message, AIMessage)), None)
 
 
 def _turn(message: BaseMessage) -> int:

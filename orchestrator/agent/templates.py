@@ -1,6 +1,7 @@
 """The templates of a model script: text with references to what the tools answered.
 
     {{ prompt }}                                    what the agent was asked
+    {{ prompt.match('REGEX') }}                     the first match in that, as below
     {{ results.ID.text }}  {{ results.ID.status }}  the result of the tool call with this id; `success` or `error`
     {{ results.ID.match('REGEX') }}                 its first match: the first group, or the whole when there is none
     {{ results.ID.match('REGEX', 2) }}              the second group
@@ -33,8 +34,8 @@ _REFERENCE = re.compile(
     r"\{\{\s*(?:"
     r"(?P<prompt>prompt)"
     rf"|(?P<literal>{_QUOTED})"
-    r"|results\.(?P<id>[A-Za-z_]\w*)\.(?:"
-    rf"(?P<field>text|status)|match\(\s*(?P<regex>{_QUOTED})\s*(?:,\s*(?P<group>\d{{1,2}})\s*)?\))"
+    r"|results\.(?P<id>[A-Za-z_]\w*)\.(?P<field>text|status)"
+    rf"|(?:prompt|results\.(?P<of>[A-Za-z_]\w*))\.match\(\s*(?P<regex>{_QUOTED})\s*(?:,\s*(?P<group>\d{{1,2}})\s*)?\)"
     r")\s*\}\}"
 )
 
@@ -82,8 +83,9 @@ def parse_template(text: str) -> Template:
         if not match:
             shown = text[begin : begin + SHOWN_CAP].split("}}")[0] + "}}"
             raise ValueError(
-                f"{shown!r} is not a reference: write {{{{ prompt }}}}, {{{{ results.ID.text }}}}, "
-                "{{ results.ID.status }}, {{ results.ID.match('REGEX') }}, or {{ '{{' }} for the braces themselves"
+                f"{shown!r} is not a reference: write {{{{ prompt }}}}, {{{{ prompt.match('REGEX') }}}}, "
+                "{{ results.ID.text }}, {{ results.ID.status }}, {{ results.ID.match('REGEX') }}, "
+                "or {{ '{{' }} for the braces themselves"
             )
         parts += [text[at:begin], _reference(match)]
         at = match.end()
@@ -102,7 +104,7 @@ def _reference(match: re.Match[str]) -> str | Reference:
     group = int(match["group"]) if match["group"] else min(1, groups)
     if group > groups:
         raise ValueError(f"the regular expression {pattern!r} has {groups} groups, so group {group} has no value")
-    return Reference(match["id"], "text", pattern, group)
+    return Reference(match["of"], "text", pattern, group)
 
 
 def check_regex(pattern: str) -> regex.Pattern[str]:
@@ -148,14 +150,20 @@ class Renderer:
 
     def _value(self, reference: Reference) -> str:
         if reference.id is None:
-            return self._prompt
+            return self._matched(reference, self._prompt, "the prompt")
         result = self._results.get(reference.id)
         if result is None:
             raise TemplateError(f"the tool call '{reference.id}' has no result")
+        if reference.field == "status":
+            return result.status
+        return self._matched(reference, result.text, f"the result of '{reference.id}'")
+
+    def _matched(self, reference: Reference, text: str, named: str) -> str:
+        """All of `text`, or what the reference's regular expression finds in it."""
         if reference.pattern is None:
-            return result.status if reference.field == "status" else result.text
-        match = self.search(reference.pattern, result.text)
+            return text
+        match = self.search(reference.pattern, text)
         value = match.group(reference.group) if match else None
         if value is None:
-            raise TemplateError(f"nothing in the result of '{reference.id}' matches {reference.pattern!r}")
+            raise TemplateError(f"nothing in {named} matches {reference.pattern!r}")
         return str(value)

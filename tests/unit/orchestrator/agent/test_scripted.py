@@ -9,7 +9,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from orchestrator.agent.script import load_script
-from orchestrator.agent.scripted import ScriptedChatModel
+from orchestrator.agent.scripted import ScriptedChatModel, of_other_scripts
 from orchestrator.agent.templates import Renderer, Result, TemplateError, parse_template
 from orchestrator.errors import BadInput, TaskFailed
 
@@ -109,6 +109,9 @@ def test_the_value_of_a_reference_is_not_a_template_again() -> None:
         "{{ results.__init__.__globals__ }}",
         "{{ ''.__class__.__base__.__subclasses__() }}",
         "{{ prompt.format(1) }}",
+        "{{ prompt.text }}",
+        "{{ prompt.match('a').match('b') }}",
+        "{{ results.a.text.match('a') }}",
         "{{ prompt * 1000000000 }}",
         "{{ range(1000000000) }}",
         "{{ results['a'] }}",
@@ -230,3 +233,79 @@ def test_a_summary_uses_up_no_turn_of_the_script() -> None:
     summary = scripted.invoke([HumanMessage("Sum up.")], {"metadata": {"lc_source": "summarization"}})
     assert "does not sum up" in str(summary.text)
     assert scripted.invoke([HumanMessage("go")]).text == "first"
+
+
+PARTS = f"""
+turns:
+  - text: main
+    {CALL}
+  - text: main is done
+subagents:
+  - when: ^Mend [a-z]+$
+    turns:
+      - text: "{{{{ prompt.match('^Mend (.+)') }}}} it is"
+        tool_calls: [{{id: run, name: execute, args: {{file: "{{{{ prompt.match('Mend (.)(.*)', 2) }}}}"}}}}]
+      - text: "mended: {{{{ results.run.text }}}}"
+        expect: {{contains: fine}}
+  - when: Mend
+    turns: [{{text: never both}}]
+"""
+
+
+def test_a_subagent_follows_the_first_part_that_fits_what_it_was_asked() -> None:
+    chat = model(PARTS)
+    assert chat.invoke([HumanMessage("Please: mend it")]).text == "main"
+    assert chat.invoke([HumanMessage("Mend a and b")]).text == "never both"
+    answer = chat.invoke([SystemMessage("s"), HumanMessage("The task:\nMend calc")])
+    assert answer.text == "calc it is"
+    assert answer.tool_calls[0]["args"] == {"file": "alc"}
+    assert answer.tool_calls[0]["id"] == "run", "ids are a part's own"
+
+
+def test_a_subagent_stays_with_its_part_though_its_prompt_was_summed_up() -> None:
+    chat = model(PARTS)
+    began = chat.invoke([HumanMessage("Mend calc")])
+    result = ToolMessage("fine", tool_call_id="run")
+    assert chat.invoke([HumanMessage("Mend calc"), began, result]).text == "mended: fine"
+    assert chat.invoke([HumanMessage("A summary."), began, result]).text == "mended: fine"
+
+
+def test_the_next_run_of_a_thread_chooses_its_part_anew() -> None:
+    chat = model(PARTS)
+    earlier = of_other_scripts([HumanMessage("Mend calc"), chat.invoke([HumanMessage("Mend calc")])])
+    assert chat.invoke([*earlier, HumanMessage("go on")]).text == "main"
+
+
+def test_what_fails_in_a_part_is_told_with_its_expression() -> None:
+    chat = model(PARTS)
+    began = chat.invoke([HumanMessage("Mend calc")])
+    with pytest.raises(TaskFailed, match=r"^s\.yaml, of '\^Mend \[a-z\]\+\$', turn 2: expected the result of 'run'"):
+        chat.invoke([HumanMessage("Mend calc"), began, ToolMessage("broken", tool_call_id="run")])
+    with pytest.raises(TaskFailed, match=r"^s\.yaml, of 'Mend' ran out after 1 turn: the agent asked for another$"):
+        chat.invoke([HumanMessage("Mend it all"), chat.invoke([HumanMessage("Mend it all")])])
+
+
+def test_a_prompt_without_a_match_fails_the_task() -> None:
+    with pytest.raises(TaskFailed, match=r"^s\.yaml, turn 1: nothing in the prompt matches 'Mend'$"):
+        converse("turns: [{text: \"{{ prompt.match('Mend') }}\"}]")
+
+
+def test_a_slow_expression_of_a_part_fails_the_task() -> None:
+    chat = model("turns: [{text: a}]\nsubagents: [{when: '(a|a|aa)+$', turns: [{text: b}]}]")
+    with pytest.raises(TaskFailed, match=r"^s\.yaml, of '\(a\|a\|aa\)\+\$': the regular expression .* takes too long"):
+        chat.invoke([HumanMessage("a" * 60 + "b")])
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ("{when: '(', turns: [{text: a}]}", "s.yaml:2: subagents.0.when: '(' is not a regular expression"),
+        ("{when: a, turns: []}", "subagents.0.turns: "),
+        ("{turns: [{text: a}]}", "subagents.0.when: is missing"),
+        ("{when: a, turns: [{text: a}, {text: b}]}", "s.yaml:2: subagents.0: of 'a': turn 1 calls no tool"),
+        ("{when: a, turns: [{text: '{{ results.top.text }}'}]}", "of 'a': turn 1: no earlier turn has a tool call with the id"),
+        ("{when: a, turn: [{text: a}]}", "subagents.0.turn: unknown key; did you mean 'turns'?"),
+    ],
+)
+def test_what_is_wrong_with_a_part_is_said_with_its_place(part: str, said: str) -> None:
+    assert said in complaint(f"turns: [{{tool_calls: [{{id: top, name: ls}}]}}, {{text: a}}]\nsubagents: [{part}]")

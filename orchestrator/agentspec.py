@@ -7,18 +7,23 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from orchestrator.complaints import complaint
 from orchestrator.fields import MAX_TIMEOUT, InsidePath, ModelName, Text
+from orchestrator.mergespec import MergeSpec
 from orchestrator.models import split_model
+from orchestrator.yamlfile import KeyPath
 from sandboxes.providers.base import Duration, Strict
 
 DEFAULT_DECIDE_WITHIN = 86400.0
 """Seconds."""
 
 Decision = Literal["approve", "edit", "reject", "respond"]
+Isolation = Literal["shared", "fork"]
+"""Where a subagent works: in the sandbox of the agent, or in a fork of it whose changes are merged back."""
 
 
 class SubAgentSpec(Strict):
-    """An agent that the main agent can give tasks to, in the same sandbox."""
+    """An agent that the main agent can give tasks to, in the same sandbox or in a fork of it."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")
     description: Text
@@ -27,6 +32,8 @@ class SubAgentSpec(Strict):
     """Its instructions."""
     model: str | None = None
     """`PROVIDER:NAME`. Default: the main agent's."""
+    isolation: Isolation | None = None
+    """Default: the main agent's `isolation`."""
 
     @field_validator("model")
     @classmethod
@@ -62,6 +69,14 @@ class AgentSpec(Strict):
     """Calls of the model, and of each subagent's."""
     subagents: tuple[SubAgentSpec, ...] = ()
     """Beside the general-purpose one, which is always there."""
+    isolation: Isolation | None = None
+    """Of all subagents that do not say. Default: a fork where the provider makes them natively and nothing asks a person."""
+    max_parallel: int | None = Field(None, gt=0)
+    """Subagents in forks that are at work at the same time. Default: all that the quotas allow."""
+    on_child_failure: Literal["continue", "cancel"] = "continue"
+    """When a subagent in a fork fails, those beside it go on, or are cancelled."""
+    merge: MergeSpec = MergeSpec()
+    """How what subagents did in forks comes back into the agent's workspace."""
     permissions: tuple[PermissionSpec, ...] = ()
     """What the agent and its commands may read and write. Without a rule that fits, everything."""
     memory: tuple[InsidePath, ...] = ()
@@ -90,6 +105,21 @@ class AgentSpec(Strict):
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"subagents: there are two called '{twice[0]}'")
         return self
+
+    @model_validator(mode="after")
+    def _forks_ask_nobody(self) -> AgentSpec:
+        said: dict[KeyPath, Isolation | None] = {("isolation",): self.isolation}
+        said |= {("subagents", index, "isolation"): one.isolation for index, one in enumerate(self.subagents)}
+        forks = [place for place, isolation in said.items() if isolation == "fork"]
+        if forks and self.asked_about():
+            raise complaint(forks[0], "a subagent in a fork cannot ask a person: choose `shared`, or leave out `interrupt_on`")
+        return self
+
+    def isolation_of(self, subagent: str) -> Isolation | None:
+        """Where this subagent works; None leaves it to what the provider can."""
+        if self.asked_about():
+            return "shared"
+        return next((one.isolation for one in self.subagents if one.name == subagent and one.isolation), self.isolation)
 
     def placed_permissions(self, workdir: str) -> tuple[PermissionSpec, ...]:
         """The permissions with absolute paths."""

@@ -20,13 +20,20 @@ def check_no_secret(spec: RunSpec, secrets: Mapping[str, str], model_key: str | 
     long = {value: name for value, name in named.items() if len(value) >= MIN_LENGTH}
     if not long:
         return
-    for place, text in _texts(spec.model_dump(mode="json", exclude={"secrets"}), ""):
+    for place, text in _all_texts(spec):
         for value, name in long.items():
             if value in text:
                 raise BadInput(
                     f"{place}: has the value of {name} written into it, and would show it in the record: leave it out here"
                     " (commands in the sandbox have secrets in their environment)"
                 )
+
+
+def _all_texts(spec: RunSpec) -> Iterator[tuple[str, str]]:
+    """Every text of a task; of its children with all placeholders filled, too, since each child's run is recorded so."""
+    yield from _texts(spec.model_dump(mode="json", exclude={"secrets"}), "")
+    for child in spec.fan_out.children() if spec.fan_out else ():
+        yield from _texts(spec.child(child).model_dump(mode="json", include={"agent", "command"}), f"the child {child.name}")
 
 
 def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:

@@ -8,6 +8,7 @@ import typing
 from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from orchestrator.errors import BadInput
 from orchestrator.yamlfile import Document, KeyPath
@@ -57,6 +58,12 @@ def _complaints(exc: ValidationError, model: type[BaseModel], document: Document
         text = f"{document.where(path)}: {dotted}: {message}" if dotted else f"{document.source}: {message}"
         found.append((document.line(path), text))
     return [text for _, text in sorted(found)]
+
+
+def complaint(place: KeyPath, message: str) -> ValidationError:
+    """What a validator of a whole raises about a part of it, so that the message comes with the part's place."""
+    kind = PydanticCustomError("value_error", "{error}", {"error": message})
+    return ValidationError.from_exception_data("", [InitErrorDetails(type=kind, loc=place, input=None)])
 
 
 def did_you_mean(word: str, known: typing.Iterable[str]) -> str:

@@ -37,7 +37,8 @@ def _check_name(value: str) -> str:
     return value
 
 
-def _check_filled(value: str) -> str:
+def check_filled(value: str) -> str:
+    """`value` itself. Raises `ValueError` when it is blank, or cannot be an argument of a program."""
     if not value.strip():
         raise ValueError("must not be empty")
     if "\0" in value:
@@ -59,15 +60,16 @@ def _number_as_text(value: object) -> object:
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
-def _check_model(value: str) -> str:
+def check_model(value: str) -> str:
+    """`value` itself. Raises `ValueError` when it has no form that a model has."""
     split_model(value)
     return value
 
 
 Name = Annotated[str, AfterValidator(_check_name)]
-Text = Annotated[str, Field(max_length=MAX_TEXT), AfterValidator(_check_filled)]
+Text = Annotated[str, Field(max_length=MAX_TEXT), AfterValidator(check_filled)]
 Variables = Annotated[dict[str, Annotated[str, BeforeValidator(_number_as_text)]], AfterValidator(_check_variables)]
-ModelName = Annotated[str, AfterValidator(_check_model)]
+ModelName = Annotated[str, AfterValidator(check_model)]
 """`scripted:FILE`, `replay:FILE`, `record:FILE=MODEL`, or `PROVIDER:NAME` as langchain's `init_chat_model` knows it."""
 
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from orchestrator.agentspec import AgentSpec
 from orchestrator.cleartext import check_no_secret
 from orchestrator.errors import BadInput
-from orchestrator.models import find_model_key, key_variable, split_model
+from orchestrator.modelfiles import freeze_models
+from orchestrator.models import find_model_key, key_variable
 from orchestrator.runs.files import RunFolder, Secrets
 from orchestrator.spec import RunSpec
-
-MAX_MODEL_FILE = 64 * 1024 * 1024
-"""Bytes of a script or a cassette."""
 
 
 def freeze_run(
@@ -25,7 +22,7 @@ def freeze_run(
     environ: Mapping[str, str],
     named: Collection[str],
 ) -> None:
-    """Put inputs, model file and secrets of `spec` into `folder`. Raises `BadInput`; see `Service.submit` for the rest."""
+    """Put inputs, model files and secrets of `spec` into `folder`. Raises `BadInput`; see `Service.submit` for the rest."""
     secrets = find_secrets(spec, granted, environ)
     freeze_files(spec, folder, base_dir=base_dir, named=named)
     folder.write_secrets(secrets)
@@ -36,18 +33,16 @@ def find_secrets(spec: RunSpec, granted: Collection[str], environ: Mapping[str, 
 
     Raises `BadInput` when one is not granted or not set, or is written into the task.
     """
-    found = Secrets(
-        resolve_secrets(spec, granted, environ),
-        find_model_key(spec.agent.model, environ) if spec.agent else None,
-    )
+    values = resolve_secrets(spec, granted, environ)
+    keys = (find_model_key(model, environ) for model in spec.models)
+    found = Secrets(values, next(filter(None, keys), None))
     check_no_secret(spec, found.env, found.model_key)
     return found
 
 
 def freeze_files(spec: RunSpec, folder: RunFolder, *, base_dir: Path, named: Collection[str]) -> None:
-    """Put inputs and model file of `spec` into `folder`. Raises `BadInput`; see `Service.submit` for the rest."""
-    if spec.agent:
-        _freeze_model(spec.agent, folder, base_dir, outside="model" in named)
+    """Put inputs and model files of `spec` into `folder`. Raises `BadInput`; see `Service.submit` for the rest."""
+    freeze_models(spec, folder, base_dir, outside="model" in named)
     if spec.inputs:
         from orchestrator.inputs import freeze  # it imports a Git library
 
@@ -77,27 +72,11 @@ def resolve_secrets(spec: RunSpec, granted: Collection[str], environ: Mapping[st
 def secrets_to_send(spec: RunSpec, granted: Collection[str], environ: Mapping[str, str]) -> dict[str, str]:
     """What a task needs of `environ`, by variable, for a run that is ordered elsewhere. Raises `BadInput` as `find_secrets`.
 
-    Beside its secrets that is the key of its model; where there is none here, it may be there.
+    Beside its secrets that is the key of its models; where there is none here, it may be there.
     """
     values = resolve_secrets(spec, granted, environ)
     found = {variable: values[name] for name, variable in spec.secret_variables.items()}
-    if spec.agent and (variable := key_variable(spec.agent.model, environ)):
-        found[variable] = environ[variable]
+    for model in spec.models:
+        if variable := key_variable(model, environ):
+            found[variable] = environ[variable]
     return found
-
-
-def _freeze_model(agent: AgentSpec, folder: RunFolder, base_dir: Path, *, outside: bool) -> None:
-    kind, name, inner = split_model(agent.model)
-    if kind == "record":
-        kind, name, _ = split_model(inner)
-    if kind not in ("scripted", "replay"):
-        return
-    base = base_dir.resolve()
-    path = (base / Path(name).expanduser()).resolve() if outside else (base / name).resolve()
-    if not outside and not path.is_relative_to(base):
-        raise BadInput(f"agent.model: '{name}' leads out of the task file's folder {base}: put the file inside it")
-    if not path.is_file():
-        raise BadInput(f"agent.model: there is no file '{name}' in {base}")
-    if path.stat().st_size > MAX_MODEL_FILE:
-        raise BadInput(f"agent.model: '{name}' is larger than {MAX_MODEL_FILE // 1024**2} MiB")
-    folder.model_file.write_bytes(path.read_bytes())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from orchestrator.errors import BadInput
 
@@ -65,6 +65,15 @@ def find_model_key(model: str, environ: Mapping[str, str]) -> str | None:
     if variable := key_variable(model, environ):
         return environ[variable]
     raise BadInput(f"model '{model}': its key is missing: set {' or '.join(names)} in the environment, or choose another model")
+
+
+def check_one_key(models: Iterable[str]) -> None:
+    """Raise `ValueError` when these models need the keys of several providers: a run takes one key along."""
+    if len(providers := {str(model_provider(model)) for model in models if _key_names(model)}) > 1:
+        raise ValueError(
+            f"its models need the keys of {' and '.join(sorted(providers))}, and a run takes the key of one provider along:"
+            " choose models of one provider"
+        )
 
 
 def key_variable(model: str, environ: Mapping[str, str]) -> str | None:

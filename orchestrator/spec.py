@@ -11,9 +11,11 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from orchestrator.agentspec import AgentSpec
-from orchestrator.complaints import read_as
+from orchestrator.complaints import complaint, read_as
 from orchestrator.errors import BadInput
+from orchestrator.fanspec import ChildSpec, FanOutSpec
 from orchestrator.fields import MAX_RETRIES, MAX_TIMEOUT, InsidePath, Labels, Name, Priority, Text, Variables, is_name
+from orchestrator.models import check_one_key
 from orchestrator.mounts import check_places, mounts_for
 from orchestrator.permissions import below
 from orchestrator.yamlfile import Document, read_yaml
@@ -117,6 +119,8 @@ class RunSpec(Strict):
     agent: AgentSpec | None = None
     command: Text | None = None
     """A shell command, instead of an agent."""
+    fan_out: FanOutSpec | None = None
+    """Children that begin with the same workspace and whose work is merged into it, instead of one agent or command."""
     sandbox: TaskSandbox = TaskSandbox()
     inputs: InputSpec | None = None
     outputs: OutputSpec = OutputSpec()
@@ -146,18 +150,53 @@ class RunSpec(Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> RunSpec:
-        if (self.agent is None) == (self.command is None):
-            raise ValueError("give exactly one of 'agent' and 'command'")
+        if sum(task is not None for task in (self.agent, self.command, self.fan_out)) != 1:
+            raise ValueError("give exactly one of 'agent', 'command' and 'fan_out'")
         if self.sandbox.lifetime is not None and self.sandbox.lifetime < self.timeout:
             raise ValueError("sandbox.lifetime is shorter than timeout: the sandbox would end under the run")
-        check_places(self.closed, self.sandbox.workdir, writable_system=self.sandbox.system == "overlay")
+        check_one_key(self.models)
+        self._check_permissions(self.agent)
+        if self.fan_out is not None:
+            self._check_children(self.fan_out)
         return self
+
+    def _check_children(self, fan_out: FanOutSpec) -> None:
+        if fan_out.timeout and self.sandbox.lifetime and self.sandbox.lifetime < fan_out.timeout:
+            raise complaint(("fan_out", "timeout"), "is longer than sandbox.lifetime: a child's sandbox would end under it")
+        for place, agent in fan_out.agents():
+            try:
+                self._check_permissions(agent)
+            except ValueError as exc:
+                raise complaint(("fan_out", *place, "permissions"), str(exc)) from exc
+
+    def _check_permissions(self, agent: AgentSpec | None) -> None:
+        check_places(self._closed_to(agent), self.sandbox.workdir, writable_system=self.sandbox.system == "overlay")
+
+    def _closed_to(self, agent: AgentSpec | None) -> tuple[Mount, ...]:
+        rules = agent.placed_permissions(self.sandbox.workdir) if agent else ()
+        return mounts_for(rule.model_dump() for rule in rules)
+
+    def child(self, child: ChildSpec) -> RunSpec:
+        """The run of a child of `fan_out`: in a fork of this one's sandbox, so without inputs; its changes are no patch."""
+        assert self.fan_out is not None, "a task without fan_out has no children"
+        return RunSpec(
+            name=child.name,
+            agent=child.agent,
+            command=child.command,
+            sandbox=self.sandbox,
+            outputs=OutputSpec(patch=False, files=self.fan_out.files),
+            timeout=self.fan_out.timeout or self.timeout,
+            retries=self.fan_out.retries,
+            budget=self.budget,
+            secrets=self.secrets,
+            labels=self.labels,
+            priority=self.priority,
+        )
 
     @property
     def closed(self) -> tuple[Mount, ...]:
         """The places of the sandbox that the agent's permissions close. Raises `ValueError` when they cannot be enforced."""
-        rules = self.agent.placed_permissions(self.sandbox.workdir) if self.agent else ()
-        return mounts_for(rule.model_dump() for rule in rules)
+        return self._closed_to(self.agent)
 
     @property
     def hidden(self) -> tuple[str, ...]:
@@ -169,6 +208,18 @@ class RunSpec(Strict):
     def secret_variables(self) -> dict[str, str]:
         """For each variable of the sandbox the variable of the submitter that it comes from."""
         return {name: reference[2:-1] for name, reference in self.secrets.items()}
+
+    @property
+    def side_models(self) -> tuple[str, ...]:
+        """The models of its children, and of who settles conflicts between them, each once."""
+        if self.fan_out is not None:
+            return self.fan_out.models
+        return self.agent.merge.models if self.agent is not None else ()
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """All models that take the submitter's key: those of subagents have the main agent's, or their own on the worker."""
+        return (*((self.agent.model,) if self.agent is not None else ()), *self.side_models)
 
     @property
     def pauses(self) -> bool:
@@ -199,7 +250,7 @@ def parse_task(document: Document, *, default_name: str | None = None) -> RunSpe
     """The `RunSpec` that a document describes. Raises `BadInput`."""
     value = document.value
     if not isinstance(value, dict):
-        raise BadInput(f"{document.source}: a task is a mapping: it needs at least 'command: ...' or 'agent: ...'")
+        raise BadInput(f"{document.source}: a task is a mapping: it needs at least one of 'command', 'agent' and 'fan_out'")
     if "name" not in value and default_name and is_name(default_name):
         document = replace(document, value={"name": default_name, **value})
     return read_as(RunSpec, document)

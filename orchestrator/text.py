@@ -117,9 +117,9 @@ def size(count: int) -> str:
     return f"{value:.1f} {unit}"
 
 
-def count(number: int, noun: str) -> str:
-    """`1 file`, `3 files`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def count(number: int, noun: str, several: str | None = None) -> str:
+    """`1 file`, `3 files`; `several` is for a noun that takes more than an s."""
+    return f"{number} {noun}" if number == 1 else f"{number} {several or f'{noun}s'}"
 
 
 def ago(seconds: float) -> str:

@@ -37,13 +37,21 @@ class Overrides:
         if self.retries is not None:
             data["retries"] = self.retries
         if self.model is not None:
-            if spec.agent is None:
-                raise BadInput(f"--model {self.model}: this task runs a command; only a task with an agent has a model")
-            data["agent"]["model"] = self.model
+            _set_model(data, self.model)
         if self.inputs is not None:
             excluded = spec.inputs.exclude if spec.inputs else ()
             data["inputs"] = {"path": str(self.inputs), "exclude": excluded}
         return validated(data, "command line")
+
+
+def _set_model(data: dict[str, Any], model: str) -> None:
+    """Give this model to the agent of a task, or to those of its children. Raises `BadInput` when there is none."""
+    fan_out = data.get("fan_out") or {}
+    agents = [one["agent"] for one in (data, fan_out, *(fan_out.get("tasks") or ())) if one.get("agent")]
+    if not agents:
+        raise BadInput(f"--model {model}: this task runs a command; only a task with an agent has a model")
+    for agent in agents:
+        agent["model"] = model
 
 
 def validated(data: dict[str, Any], source: str) -> RunSpec:

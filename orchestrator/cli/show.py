@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from orchestrator.cli import summary
 from orchestrator.cli.shapes import provider_of
 from orchestrator.cli.spending import usage_rows
 from orchestrator.cli.tally import Tally
-from orchestrator.text import ago, clean, duration, one_line
+from orchestrator.text import ago, clean, count, duration, one_line
 
 if TYPE_CHECKING:
     from orchestrator.runs.models import Attempt, Event, ModelUsage, Run
@@ -69,8 +70,23 @@ def _question_rows(run: Run) -> list[tuple[str, str]]:
 
 
 def _task(run: Run) -> str:
-    agent = run.spec.get("agent")
-    return f"agent {one_line(str(agent.get('model')))}" if isinstance(agent, dict) else one_line(str(run.spec.get("command")))
+    fan_out = run.spec.get("fan_out")
+    if not isinstance(fan_out, dict):
+        return _work(run.spec)
+    return f"{count(_children(fan_out), 'child', 'children')}: {_work(fan_out)}"
+
+
+def _work(task: Mapping[str, Any]) -> str:
+    agent = task.get("agent")
+    if isinstance(agent, dict):
+        return f"agent {one_line(str(agent.get('model')))}"
+    return one_line(str(task.get("command") or "each its own"))
+
+
+def _children(fan_out: Mapping[str, Any]) -> int:
+    if isinstance(matrix := fan_out.get("matrix"), dict):
+        return math.prod(len(values) for values in matrix.values())
+    return len(fan_out.get("items") or fan_out.get("tasks") or ())
 
 
 def _took(run: Run) -> str:

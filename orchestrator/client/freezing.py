@@ -12,6 +12,7 @@ from typing import Any
 
 from orchestrator.client.orders import task_of
 from orchestrator.freeze import freeze_files, secrets_to_send
+from orchestrator.modelfiles import check_sendable
 from orchestrator.runs.files import RunFolder
 from orchestrator.spec import RunSpec
 
@@ -39,6 +40,7 @@ def packed(
 ) -> Iterator[Parcel]:
     """Pack a task; see `Service.submit` for the arguments. Raises `BadInput` when something is missing or not granted."""
     spec = task_of(task)
+    check_sendable(spec)
     secrets = secrets_to_send(spec, granted, os.environ if environ is None else environ)
     with tempfile.TemporaryDirectory(prefix="fanfold-submit-") as scratch:
         folder = RunFolder(Path(scratch) / "run")

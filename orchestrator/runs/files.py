@@ -3,10 +3,11 @@
     runs/<id>/input.tar        the workspace at the start, when there are inputs
               input.json       what the inputs were
               model.yaml       the script or cassette of the model, when it has one
+              models.tar       those of the models of its children
               secrets.sealed   (0600) values of secrets and the model's key, sealed; removed when the run has ended
               artifacts/       of runs of the first version; all others' are in the `ArtifactStore`
 
-Where several machines share the place of the artifacts, the first four lie there (`runs/frozen.py`), and the folder is only as
+Where several machines share the place of the artifacts, the first five lie there (`runs/frozen.py`), and the folder is only as
 old as the run's worker.
 """
 
@@ -23,8 +24,9 @@ from orchestrator.vault import Vault
 
 INPUT_TAR = "input.tar"
 MODEL_FILE = "model.yaml"
+MODELS_FILE = "models.tar"
 SECRETS_FILE = "secrets.sealed"
-INPUT_FILES = (INPUT_TAR, "input.json", MODEL_FILE)
+INPUT_FILES = (INPUT_TAR, "input.json", MODEL_FILE, MODELS_FILE)
 """What a run begins with."""
 FROZEN_FILES = (*INPUT_FILES, SECRETS_FILE)
 """What a worker needs of the folder."""
@@ -71,6 +73,11 @@ class RunFolder:
     def model_file(self) -> Path:
         """The frozen script or cassette."""
         return self.path / MODEL_FILE
+
+    @property
+    def models_file(self) -> Path:
+        """The frozen scripts and cassettes of its children."""
+        return self.path / MODELS_FILE
 
     def create(self) -> None:
         """Make the folder, for this user only."""

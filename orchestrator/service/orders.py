@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from orchestrator.errors import BadInput
 from orchestrator.fields import Labels, Priority, Variables, check_inside
+from orchestrator.modelfiles import check_sendable
 from orchestrator.models import split_model
 from orchestrator.runs.threads import Multitask
 from orchestrator.spec import InputSpec, RunSpec
@@ -80,11 +81,12 @@ class RunOrder(Strict):
 
         Raises `BadInput` for a task that names any other file, or a repository when `git` is not allowed.
         """
+        check_sendable(self.task)
         update: dict[str, Any] = {"inputs": _inputs(self, git=git)}
         if self.task.agent:
             update["agent"] = self.task.agent.model_copy(update={"model": _model(self, self.task.agent.model)})
         elif self.uploads.model:
-            raise BadInput("uploads.model: the task has no agent, so there is no model to take it")
+            raise BadInput("uploads.model: the task has no agent of its own, so there is no model to take it")
         return self.task.model_copy(update=update)
 
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 from orchestrator.errors import InfrastructureError
-from orchestrator.models import MODEL_FILE_KINDS, split_model
+from orchestrator.modelfiles import file_of, packed_models
 from orchestrator.runs.files import RunFolder
 from orchestrator.runs.models import NewRun
 from orchestrator.runs.threads import Multitask
@@ -56,8 +56,10 @@ def copy_frozen(spec: RunSpec, source: RunFolder, target: RunFolder) -> None:
     from orchestrator.inputs import INPUT_RECORD  # it imports what packs archives
 
     wanted = [source.input_tar, source.path / INPUT_RECORD] if spec.inputs else []
-    if spec.agent and _has_file(spec.agent.model):
+    if spec.agent and file_of(spec.agent.model):
         wanted.append(source.model_file)
+    if packed_models(spec):
+        wanted.append(source.models_file)
     for path in wanted:
         try:
             _link(path, target.path / path.name)
@@ -65,11 +67,6 @@ def copy_frozen(spec: RunSpec, source: RunFolder, target: RunFolder) -> None:
             raise InfrastructureError(
                 f"what was frozen for {source.path.name} cannot be used again ({path}: {exc.strerror}): submit the task anew"
             ) from exc
-
-
-def _has_file(model: str) -> bool:
-    kind, _, inner = split_model(model)
-    return (split_model(inner)[0] if kind == "record" else kind) in MODEL_FILE_KINDS
 
 
 def _link(source: Path, target: Path) -> None:

@@ -23,13 +23,13 @@ class Staging:
         self._found: set[str] = set()
 
     def freeze(self, spec: RunSpec, folder: RunFolder, *, base_dir: Path, named: Collection[str]) -> None:
-        """Put inputs and model file of `spec` into `folder`, all of whose files are in the same `base_dir`; see `freeze_files`.
+        """Put inputs and model files of `spec`, all of them in the same `base_dir`, into `folder`; see `freeze_files`.
 
         What was refused once is refused again, without another look at it.
         """
-        if spec.inputs is None and spec.agent is None:
+        if spec.inputs is None and not spec.models:
             return
-        key = spec.model_dump_json(include={"inputs": True, "agent": {"model"}})
+        key = repr((spec.inputs, spec.agent and spec.agent.model, spec.side_models))
         if key not in self._known:
             self._known[key] = self._frozen(spec, base_dir, named)
         found = self._known[key]

@@ -29,7 +29,7 @@ async def bring_secrets(frozen: FrozenFiles, run_id: str, spec: RunSpec, folder:
 
 
 async def bring_files(frozen: FrozenFiles, run_id: str, spec: RunSpec, folder: RunFolder) -> None:
-    """Have the inputs and the model's file of a run in its folder. It may take long, and can be cancelled.
+    """Have the inputs and the models' files of a run in its folder. It may take long, and can be cancelled.
 
     Raises `InfrastructureError` when they are not to be had here.
     """

@@ -45,3 +45,10 @@ def test_the_key_of_the_model_is_one(tmp_path: Path) -> None:
 def test_a_task_that_names_its_secret_and_one_with_a_common_word_for_a_secret_are_accepted() -> None:
     found({"command": 'curl -H "Key: $TOKEN"'})
     found({"command": "psql -U postgres"}, TOKEN="postgres")
+
+
+def test_a_secret_that_a_childs_template_puts_together_is_one() -> None:
+    with pytest.raises(BadInput) as caught:
+        found({"fan_out": {"items": ["horse"], "command": "curl -H Key:correct-${{ item }}-battery"}})
+    assert str(caught.value).startswith("the child horse.command: has the value of the secret TOKEN written into it")
+    found({"fan_out": {"items": ["mule"], "command": "curl -H Key:correct-${{ item }}-battery"}})

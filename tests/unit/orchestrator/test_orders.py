@@ -84,3 +84,28 @@ def test_labels_and_priority_of_a_task_file() -> None:
     assert (spec.labels, spec.priority) == ({"ci/job.id_1-x": "42"}, -100)
     with pytest.raises(ValidationError):
         RunSpec.model_validate({"command": "true", "priority": -101})
+
+
+CHILDREN = {"items": ["a"], "agent": {"prompt": "x", "model": "scripted:${{ item }}.yaml"}}
+ASKED = {"rules": [{"path": "*", "policy": "ask"}], "resolver": {"model": "scripted:r.yaml"}}
+
+
+@pytest.mark.parametrize(
+    ("task", "place"),
+    [
+        ({"fan_out": CHILDREN}, "task.fan_out"),
+        ({"agent": {"prompt": "x", "model": "openai:x", "merge": ASKED}}, "task.agent.merge.resolver"),
+    ],
+)
+def test_only_the_agents_own_model_can_be_an_upload(task: dict[str, Any], place: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        order(task).resolved(git=False)
+    assert str(caught.value).startswith(f"{place}: the model 'scripted:")
+    assert "use PROVIDER:NAME" in str(caught.value)
+
+
+def test_children_without_files_are_ordered_like_any_task() -> None:
+    task = {"fan_out": {**CHILDREN, "agent": {"prompt": "x", "model": "openai:x"}}}
+    assert order(task).resolved(git=False).fan_out is not None
+    with pytest.raises(BadInput, match="the task has no agent of its own"):
+        order(task, uploads={"model": UPLOAD}).resolved(git=False)

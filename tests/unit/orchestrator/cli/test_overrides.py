@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,6 +43,21 @@ def test_a_model_is_replaced() -> None:
 
     assert spec.agent is not None
     assert (spec.agent.model, spec.agent.prompt) == ("anthropic:some", "mend it")
+
+
+def test_a_model_is_replaced_in_all_children_that_are_agents() -> None:
+    template = {"prompt": "mend ${{ item }}", "model": "scripted:${{ item }}.yaml"}
+    tasks = [{"name": "a", "agent": {"prompt": "x", "model": "openai:x"}}, {"name": "b", "command": "x"}]
+    for fan_out, models in ({"items": ["a", "b"], "agent": template}, ["openai:y"] * 2), ({"tasks": tasks}, ["openai:y", None]):
+        spec = Overrides(model="openai:y").apply(RunSpec.model_validate({"fan_out": fan_out}))
+        assert spec.fan_out is not None
+        assert [child.agent and child.agent.model for child in spec.fan_out.children()] == models
+
+
+@pytest.mark.parametrize("fan_out", [{"items": ["a"], "command": "x"}, {"tasks": [{"name": "a", "command": "x"}]}])
+def test_children_that_are_commands_have_no_model(fan_out: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match="--model openai:y: this task runs a command"):
+        Overrides(model="openai:y").apply(RunSpec.model_validate({"fan_out": fan_out}))
 
 
 @pytest.mark.parametrize(

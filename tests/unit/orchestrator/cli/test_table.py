@@ -8,7 +8,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+import pytest
 
 from orchestrator.cli import summary
 from orchestrator.cli.show import show_run
@@ -17,6 +19,7 @@ from orchestrator.cli.table import columns
 from orchestrator.cli.tally import Tally
 from orchestrator.errors import InfrastructureError
 from orchestrator.runs.models import Artifact, Attempt, AttemptStatus, ModelUsage, Run, RunError
+from orchestrator.spec import RunSpec
 
 
 def kept(tmp_path: Path, name: str, content: bytes) -> Kept:
@@ -60,6 +63,25 @@ def test_a_run_is_shown_with_its_attempts_and_artifacts(tmp_path: Path, a_run: C
     assert "used       agent, anthropic:claude: 3 calls, 1,500 tokens in (300 from the cache), 30 out\n" in shown
     assert "           finder, fake: 1 call, 7 tokens in, 3 out\n" in shown
     assert "           1.5 s of a sandbox\n           $0.0020, without the models that have no price\n" in shown
+
+
+@pytest.mark.parametrize(
+    ("fan_out", "does"),
+    [
+        ({"items": ["a"], "command": "mend ${{ item }}"}, "1 child: mend ${{ item }}"),
+        ({"matrix": {"a": [1, 2], "b": [3, 4]}, "agent": {"prompt": "x", "model": "openai:x"}}, "4 children: agent openai:x"),
+        ({"tasks": [{"name": "a", "command": "x"}, {"name": "b", "command": "y"}]}, "2 children: each its own"),
+    ],
+)
+def test_a_run_that_fans_out_is_shown_with_what_its_children_do(
+    a_run: Callable[..., Run], fan_out: dict[str, Any], does: str
+) -> None:
+    spec = RunSpec.model_validate({"fan_out": fan_out}).model_dump(mode="json")
+    file = io.StringIO()
+
+    show_run(file, replace(a_run(), spec=spec), [], [], [], [])
+
+    assert f"does       {does}\n" in file.getvalue()
 
 
 def test_the_summary_says_how_to_apply_the_patch(tmp_path: Path, a_run: Callable[..., Run]) -> None:

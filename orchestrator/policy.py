@@ -1,4 +1,4 @@
-"""What the operator rules about runs that wait: how many may run at once, on which queue they go, what a tenant may.
+"""What the operator rules about runs: how many may be at work, on which queue they go, what a tenant may, how far they fan out.
 
 It is a YAML file, named by `FANFOLD_POLICY`:
 
@@ -9,6 +9,7 @@ It is a YAML file, named by `FANFOLD_POLICY`:
       - {provider: docker, queue: gpu}
       - {label: "team=ml", queue: ml}
     tenants: {max_running: 20}        # of each tenant that has no limit of its own
+    fan_out: {max_children: 100, max_depth: 3, max_parallel: 50}     # of one run, with all that its children fan out
 
 Every process that submits runs or serves them is to have the same file.
 """
@@ -23,6 +24,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from orchestrator.complaints import read_as
+from orchestrator.errors import BadInput
 from orchestrator.queue import QUEUE, check_queue
 from orchestrator.yamlfile import read_yaml
 
@@ -93,12 +95,32 @@ class TenantDefaults(_Strict):
     max_sandbox_seconds: float | None = Field(None, ge=0, allow_inf_nan=False)
 
 
+class FanOutCaps(_Strict):
+    """How far one run may fan out, its children's own fan-outs included."""
+
+    max_children: int = Field(100, ge=0)
+    """Children in the whole tree of runs; 0: nobody fans out."""
+    max_depth: int = Field(3, ge=0)
+    """Generations of children: with 1 a child has none of its own."""
+    max_parallel: int = Field(50, ge=1)
+    """Children at work at the same time."""
+
+    def check(self, children: int) -> None:
+        """Raise `BadInput` when a run cannot have so many children."""
+        if children > self.max_children:
+            raise BadInput(
+                f"fan_out: makes {children} children, and this installation allows a run {self.max_children}:"
+                " make fewer, or have its operator raise fan_out.max_children (FANFOLD_POLICY)"
+            )
+
+
 class Policy(_Strict):
     """The file."""
 
     caps: Caps = Caps()
     routes: tuple[Route, ...] = ()
     tenants: TenantDefaults = TenantDefaults()
+    fan_out: FanOutCaps = FanOutCaps()
 
     def queue(self, run: Placed) -> str:
         """The queue that a run goes on."""

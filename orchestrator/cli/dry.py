@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.cli.shapes import write_json
 from orchestrator.freeze import find_secrets, freeze_files
+from orchestrator.policy import load_policy
 from orchestrator.runs.files import RunFolder
 from orchestrator.settings import load_settings
 
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 
 def dry_run(order: Order, *, as_json: bool) -> int:
     """Freeze the run into a folder that is thrown away, and print its task with every default filled in."""
-    granted = load_settings(make_home=False).allowed_secrets | frozenset(order.granted)
+    settings = load_settings(make_home=False)
+    if order.spec.fan_out is not None:
+        load_policy(settings.policy).fan_out.check(len(order.spec.fan_out.children()))
+    granted = settings.allowed_secrets | frozenset(order.granted)
     with tempfile.TemporaryDirectory(prefix="fanfold-dry-run-") as scratch:
         folder = RunFolder(Path(scratch) / "run")
         folder.create()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.broker import Broker
 from orchestrator.errors import InfrastructureError
-from orchestrator.policy import load_policy
+from orchestrator.policy import Policy, load_policy
 from orchestrator.queue import make_app, send_execute_run
 from orchestrator.runs.artifacts import ArtifactStore
 from orchestrator.runs.batches import NewBatch
@@ -95,9 +95,14 @@ class Installation:
         return RunFolder.of(self.settings.runs_dir, run_id, self.vault)
 
     @cached_property
+    def policy(self) -> Policy:
+        """What the operator rules. Raises `BadInput` when it cannot be read."""
+        return load_policy(self.settings.policy)
+
+    @cached_property
     def dispatching(self) -> Dispatching:
         """The queue in the record: new runs go in there."""
-        return Dispatching(self.engine, load_policy(self.settings.policy))
+        return Dispatching(self.engine, self.policy)
 
     @cached_property
     def bell(self) -> Bell:

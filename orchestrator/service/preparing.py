@@ -44,7 +44,7 @@ class Preparing:
         run_id: str | None = None,
     ) -> NewRun:
         """A run of a task whose files are in `base_dir`; see `Service.submit`."""
-        secrets = find_secrets(spec, self._granted(granted), environ)
+        secrets = self._checked(spec, granted, environ)
         freeze = partial(self._freeze_files, spec, base_dir=base_dir, named=frozenset(named))
         return self._frozen(placing.new_run(run_id or new_run_id(), spec, self._tenant), secrets, freeze)
 
@@ -73,7 +73,7 @@ class Preparing:
         spec = RunSpec.model_validate(run.spec)
         granted = frozenset(spec.secret_variables.values()) if secrets is None else frozenset(secrets)
         environ = os.environ if secrets is None else self._environ(secrets)
-        found = find_secrets(spec, self._granted(granted), environ)
+        found = self._checked(spec, granted, environ)
         placing = Placing(labels=run.labels, priority=run.priority, traceparent=traceparent)
         freeze = partial(self._copy, spec, run.id)
         return self._frozen(placing.new_run(new_id or new_run_id(), spec, self._tenant), found, freeze)
@@ -95,6 +95,12 @@ class Preparing:
             self._uploads.get(upload)
         else:
             self._staging.once(upload, self._uploads.get)
+
+    def _checked(self, spec: RunSpec, granted: Collection[str], environ: Mapping[str, str]) -> Secrets:
+        """The secrets of a task that may be submitted. Raises `BadInput`."""
+        if spec.fan_out is not None:
+            self._of.policy.fan_out.check(len(spec.fan_out.children()))
+        return find_secrets(spec, self._granted(granted), environ)
 
     def _granted(self, granted: Collection[str]) -> frozenset[str]:
         return self._of.settings.allowed_secrets | frozenset(granted)

@@ -124,6 +124,32 @@ def test_a_dry_run_finds_what_is_missing(fanfold: Any, task: Task) -> None:
     assert "nowhere" in problem(done)
 
 
+FAN_OUT = "fan_out: {items: [a, b c], agent: {prompt: 'Mend ${{ item }}', model: 'scripted:${{ item }}.yaml'}}"
+
+
+def test_children_are_checked_before_anything_runs(fanfold: Any, task: Task) -> None:
+    file = task(FAN_OUT)
+    (file.parent / "a.yaml").write_text("turns: [{text: done}]")
+    assert problem(fanfold("run", file, "--dry-run")).startswith("model 'scripted:b c.yaml': there is no file 'b c.yaml'")
+    (file.parent / "b c.yaml").write_text("turns: [{text: done}]")
+
+    done = fanfold("run", file, "--dry-run", "-o", "json")
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["fan_out"]["items"] == ["a", "b c"]
+
+
+@pytest.mark.parametrize("how", [[], ["--dry-run"]])
+def test_more_children_than_the_operator_allows_are_refused(fanfold: Any, task: Task, how: list[str]) -> None:
+    file = task("fan_out: {items: [a, b], command: 'true'}")
+    (file.parent / "policy.yaml").write_text("fan_out: {max_children: 1}")
+
+    done = fanfold("run", file, *how, FANFOLD_POLICY=str(file.parent / "policy.yaml"))
+
+    assert done.returncode == 2
+    assert "makes 2 children, and this installation allows a run 1" in problem(done)
+
+
 # What goes wrong
 
 

@@ -18,7 +18,7 @@ import pytest
 import typer
 
 from orchestrator.cli.app import app
-from orchestrator.policy import load_policy
+from orchestrator.policy import Policy, load_policy
 from orchestrator.runs.prices import load_prices
 from orchestrator.spec import load_task
 from tests.acceptance.conftest import COMMAND, Fanfold, until
@@ -125,7 +125,9 @@ def test_every_task_file_is_one(page: Path, text: str, fanfold: Fanfold, tmp_pat
 
 def test_the_operators_files_are_ones(tmp_path: Path) -> None:
     write_files(ROOT / "docs" / "operating.md", tmp_path)
-    assert load_policy(tmp_path / "policy.yaml").queues == ["fanfold", "gpu", "ml"]
+    policy = load_policy(tmp_path / "policy.yaml")
+    assert policy.queues == ["fanfold", "gpu", "ml"]
+    assert policy.fan_out == Policy().fan_out, "the page says what the defaults are"
     assert load_prices(tmp_path / "prices.yaml") is not None
 
 

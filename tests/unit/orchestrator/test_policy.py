@@ -18,6 +18,7 @@ routes:
   - {provider: docker, queue: gpu}
   - {label: "team=ml", queue: ml}
 tenants: {max_running: 20, max_queued: 1000}
+fan_out: {max_children: 7, max_depth: 1}
 """
 
 
@@ -32,6 +33,7 @@ def test_a_file_is_read_whole(tmp_path: Path) -> None:
     assert policy.caps.provider == {"docker": 10}
     assert policy.caps.label == {"team=ml": 5}
     assert (policy.tenants.max_running, policy.tenants.max_queued, policy.tenants.max_tokens) == (20, 1000, None)
+    assert (policy.fan_out.max_children, policy.fan_out.max_depth, policy.fan_out.max_parallel) == (7, 1, 50)
     assert policy.queues == ["both", "fanfold", "gpu", "ml"]
 
 
@@ -63,6 +65,8 @@ def test_the_first_route_that_fits_holds(tmp_path: Path, provider: str, labels: 
         ("caps: {label: {ml: 1}}\n", "write a label as KEY=VALUE, not 'ml'"),
         ("routes:\n  - {queue: gpu}\n", "a route says which runs it is for"),
         ("routes:\n  - {provider: docker, queue: 'G P U'}\n", "'G P U' cannot be the name of a queue"),
+        ("fan_out: {max_child: 1}\n", "fan_out.max_child: unknown key; did you mean 'max_children'?"),
+        ("fan_out: {max_parallel: 0}\n", "fan_out.max_parallel: must be greater than or equal to 1, not 0"),
         ("- 1\n", "policy.yaml: "),
     ],
 )
@@ -70,6 +74,13 @@ def test_a_slip_is_told(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(BadInput) as refused:
         read(tmp_path, text)
     assert told in str(refused.value)
+
+
+def test_how_far_a_run_may_fan_out_is_the_operators_to_say(tmp_path: Path) -> None:
+    caps = read(tmp_path, WHOLE).fan_out
+    caps.check(7)
+    with pytest.raises(BadInput, match="fan_out: makes 8 children, and this installation allows a run 7: make fewer"):
+        caps.check(8)
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:

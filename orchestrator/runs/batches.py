@@ -13,9 +13,10 @@ from sqlalchemy import Connection, Row, Select, func, insert, select
 from orchestrator.errors import NotFound
 from orchestrator.runs import service_tables as s
 from orchestrator.runs import tables as t
-from orchestrator.runs.database import Database, newest
+from orchestrator.runs.changing import GOES_ON
+from orchestrator.runs.database import Database, locking, newest, run_of
 from orchestrator.runs.models import RunStatus
-from orchestrator.runs.stopping import GOES_ON, stop_runs
+from orchestrator.runs.stopping import stop_runs
 
 CANCELS_AT_ONCE = 500
 """Runs that one transaction cancels, so that others can write in between."""
@@ -80,8 +81,8 @@ class Batches(Database):
         c = t.runs.c
         asked = select(t.runs).where(c.batch_id == batch_id, c.tenant == tenant, GOES_ON, c.cancel_requested.is_(False))
         with self._writing() as connection:
-            locked = connection.execute(asked.order_by(c.id).limit(CANCELS_AT_ONCE).with_for_update()).all()
-            return len(locked), stop_runs(connection, locked, self._now())
+            locked = connection.execute(locking(asked.order_by(c.id).limit(CANCELS_AT_ONCE))).all()
+            return len(locked), stop_runs(connection, [run_of(row) for row in locked], self._now())
 
 
 def _own(tenant: str) -> Select[Any]:

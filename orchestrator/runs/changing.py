@@ -6,14 +6,18 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, update
+from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from orchestrator.errors import IllegalTransition, StaleLease
 from orchestrator.runs import checkpoint_tables as steps
 from orchestrator.runs import tables as t
+from orchestrator.runs.database import locking, run_of
 from orchestrator.runs.frozen import forget_secrets
-from orchestrator.runs.models import TRANSITIONS, AttemptStatus, Lease, NewEvent, Run, RunError, RunStatus
+from orchestrator.runs.models import TRANSITIONS, Artifact, AttemptStatus, Lease, NewEvent, Run, RunError, RunStatus
 from orchestrator.runs.outbox import note
+
+GOES_ON = t.runs.c.status.in_([status.value for status in RunStatus if not status.terminal])
+"""Runs that have not ended."""
 
 
 def change_held(connection: Connection, lease: Lease, values: dict[str, Any]) -> Row[Any]:
@@ -33,8 +37,13 @@ def end_run(connection: Connection, run: Run, status: RunStatus, error: RunError
 
 def end_runs(
     connection: Connection, runs: Sequence[Run], status: RunStatus, error: RunError | None, moment: datetime
-) -> None:
-    """End runs as `end_run` does, all of them at once and for the same reason."""
+) -> list[str]:
+    """End runs as `end_run` does, all of them at once and for the same reason; the ids of all that ended by it.
+
+    What goes on below them ends as well, as `cancelled`, whoever has it.
+    """
+    if not runs:
+        return []
     for run in runs:
         if not status.terminal or status not in TRANSITIONS[run.status]:
             raise IllegalTransition(f"run {run.id} is {run.status}: it cannot end as {status}")
@@ -55,6 +64,34 @@ def end_runs(
     note(connection, runs, "run.finished", moment, data)
     forget_secrets(connection, ids)
     _forget_checkpoints(connection, [run.id for run in runs if run.attempt and run.spec.get("agent")])
+    return [*ids, *end_children(connection, runs, moment)]
+
+
+def end_children(connection: Connection, parents: Sequence[Run], moment: datetime) -> list[str]:
+    """Cancel what goes on below runs that the transaction has locked; the ids of all that ended by it."""
+    return end_runs(connection, open_children(connection, parents), RunStatus.CANCELLED, None, moment)
+
+
+def open_children(connection: Connection, parents: Sequence[Run]) -> list[Run]:
+    """The children of these runs that have not ended, locked. Below one that has ended nothing goes on.
+
+    Always from the top down, and by id, so that two that end runs of one tree never wait for each other.
+    """
+    ids = [run.id for run in parents if run.may_have_children]
+    if not ids:
+        return []
+    query = select(t.runs).where(t.runs.c.parent_id.in_(ids), GOES_ON).order_by(t.runs.c.id)
+    return [run_of(row) for row in connection.execute(locking(query))]
+
+
+def forget_fan_outs(connection: Connection, run: Run, moment: datetime) -> None:
+    """A run that the transaction has locked begins again from nothing: its fan-outs are no more, and nobody works at them.
+
+    Their children stay in the record, as the earlier attempts do.
+    """
+    if run.may_have_children:
+        end_children(connection, [run], moment)
+        connection.execute(delete(t.fan_outs).where(t.fan_outs.c.run_id == run.id))
 
 
 def _forget_checkpoints(connection: Connection, run_ids: Sequence[str]) -> None:
@@ -92,6 +129,13 @@ def insert_events(connection: Connection, run_id: str, last: int, new: Sequence[
     first = last - len(new) + 1
     rows = [{"run_id": run_id, "seq": first + i, "type": e.type, "at": e.at, "data": e.data} for i, e in enumerate(new)]
     connection.execute(insert(t.events), rows)
+
+
+def put_artifact(connection: Connection, artifact: Artifact) -> None:
+    """Record an artifact whose content is in place; one of the same name is replaced."""
+    c = t.artifacts.c
+    connection.execute(delete(t.artifacts).where(c.run_id == artifact.run_id, c.name == artifact.name))
+    connection.execute(insert(t.artifacts).values(vars(artifact)))
 
 
 def _error_values(error: RunError | None) -> dict[str, str | None]:

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, or_, select, update
 
 from orchestrator.runs import tables as t
 from orchestrator.runs.changing import end_runs
-from orchestrator.runs.database import run_of
+from orchestrator.runs.database import locking, run_of
 from orchestrator.runs.keeping import Keeping
 from orchestrator.runs.models import RunError, RunStatus
 from orchestrator.runs.reading import Reader, lost
@@ -33,7 +33,7 @@ class ControlRecord(Reader, Keeping):
     """The record as a controller sees it. It changes who leads, and ends runs that nobody decides about."""
 
     def lost_runs(self) -> list[WaitingRun]:
-        """Runs whose worker has died, and which may be claimed again; oldest first."""
+        """Runs whose worker has died, and which may be claimed again; oldest first. Children come with their parent."""
         return self._waiting(lost(self._now()))
 
     def pending_runs(self, *, older_than: float) -> list[WaitingRun]:
@@ -42,7 +42,8 @@ class ControlRecord(Reader, Keeping):
         return self._waiting((t.runs.c.status == RunStatus.PENDING.value) & (t.runs.c.dispatched_at < limit))
 
     def _waiting(self, condition: ColumnElement[bool]) -> list[WaitingRun]:
-        query = select(t.runs.c.id, t.runs.c.lease_token).where(condition).order_by(t.runs.c.created_at).limit(MAX_RUNS)
+        c = t.runs.c
+        query = select(c.id, c.lease_token).where(condition, c.parent_id.is_(None)).order_by(c.created_at).limit(MAX_RUNS)
         with self._reading() as connection:
             return [WaitingRun(row.id, row.lease_token) for row in connection.execute(query)]
 
@@ -54,7 +55,7 @@ class ControlRecord(Reader, Keeping):
             if connection.execute(select(c.id).where(*late).limit(1)).first() is None:
                 return []
         with self._writing() as connection:
-            rows = connection.execute(select(t.runs).where(*late).limit(MAX_EXPIRED).with_for_update()).all()
+            rows = connection.execute(locking(select(t.runs).where(*late).limit(MAX_EXPIRED))).all()
             error = RunError("task", "nobody decided in time about what the agent wanted to do (agent.decide_within)")
             end_runs(connection, [run_of(row) for row in rows], RunStatus.TIMEOUT, error, moment)
             return [row.id for row in rows]

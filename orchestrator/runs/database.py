@@ -67,10 +67,19 @@ def newest(query: Select[Any], table: Table, limit: int, before: tuple[datetime,
 def get_run(connection: Connection, run_id: str, *, lock: bool = False) -> Run:
     """The run with this very id; with `lock`, nobody else changes it before the transaction ends. Raises `RunNotFound`."""
     query = select(t.runs).where(t.runs.c.id == run_id)
-    row = connection.execute(query.with_for_update() if lock else query).one_or_none()
+    row = connection.execute(locking(query) if lock else query).one_or_none()
     if row is None:
         raise RunNotFound(f"there is no run '{run_id}'; `fanfold runs ls` lists them")
     return run_of(row)
+
+
+def locking(query: Select[Any]) -> Select[Any]:
+    """Asks for runs that nobody else changes or locks before the transaction ends.
+
+    Rows that refer to them can still be written by others: a child that ends looks whether its parent is there, and whoever has
+    locked the parent may wait for that child.
+    """
+    return query.with_for_update(key_share=True)
 
 
 def insert_unless_there(connection: Connection, table: Any) -> Any:
@@ -111,6 +120,11 @@ def run_of(row: Row[Any]) -> Run:
         epoch=row.epoch,
         outcome=row.outcome,
         snapshot=row.snapshot,
+        parent_id=row.parent_id,
+        root_id=row.root_id,
+        depth=row.depth,
+        fan_out=row.fan_out,
+        place=row.place,
     )
 
 

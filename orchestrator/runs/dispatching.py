@@ -26,7 +26,7 @@ from orchestrator.runs.adding import add_runs, admit, has_budget, used_up, with_
 from orchestrator.runs.batches import NewBatch, insert_batch
 from orchestrator.runs.database import Database, get_run, now
 from orchestrator.runs.models import NewRun, Run
-from orchestrator.runs.room import Room
+from orchestrator.runs.room import Room, decides
 from orchestrator.runs.spending import spent_by_tenant
 from orchestrator.runs.tenants import Limits, tenant_of
 from orchestrator.runs.threads import Multitask, join_thread
@@ -92,14 +92,14 @@ class Dispatching(Database):
             insert_batch(connection, batch, moment)
         add_runs(connection, new, moment)
         # While another one decides, nobody waits here: whoever is told that a run waits decides again.
-        sends = self._decide(connection, AT_SUBMIT) if _decides(connection, wait=False) else []
+        sends = self._decide(connection, AT_SUBMIT) if decides(connection, wait=False) else []
         waiting = {one.id for one in new} - {send.run_id for send in sends}
         return Added(tuple(sends), tuple(ended), bool(waiting))
 
     def dispatch(self, limit: int = AT_ONCE) -> list[Send]:
         """Decide; what is to be sent now. When it is as many as `limit`, there may be more."""
         with self._writing() as connection:
-            _decides(connection, wait=True)
+            decides(connection, wait=True)
             return self._decide(connection, limit)
 
     def anything_waits(self) -> bool:
@@ -192,14 +192,6 @@ class _Choice:
     def _may_go(self, row: Row[Any]) -> bool:
         ready = row.ready_at is None or row.ready_at <= self._moment
         return ready and bool(row.turn) and self._room.fits(Placed(row.provider, row.labels))
-
-
-def _decides(connection: Connection, *, wait: bool) -> bool:
-    """Hold the lock of decisions until the transaction ends; False when another one does, and nobody is to wait for it."""
-    if connection.dialect.name == "sqlite":  # whoever writes has the lock of everything
-        return True
-    query = select(t.installation.c.id).with_for_update(skip_locked=not wait)
-    return connection.execute(query).one_or_none() is not None
 
 
 def _mark(connection: Connection, chosen: _Choice, moment: datetime) -> list[Send]:

@@ -8,6 +8,7 @@ from sqlalchemy import Connection, Row, select
 
 from orchestrator.errors import StaleLease
 from orchestrator.runs import tables as t
+from orchestrator.runs.database import locking
 from orchestrator.runs.models import Lease, RunStatus
 
 
@@ -19,8 +20,7 @@ def hold(connection: Connection, lease: Lease) -> Row[Any]:
     """
     c = t.runs.c
     condition = (c.id == lease.run_id, c.lease_token == lease.token, c.status == RunStatus.RUNNING.value)
-    query = select(c.thread_id).where(*condition).with_for_update(key_share=True)
-    row = connection.execute(query).one_or_none()
+    row = connection.execute(locking(select(c.thread_id).where(*condition))).one_or_none()
     if row is None:
         raise StaleLease(f"run {lease.run_id}: the lease {lease.token} of {lease.worker} is over")
     return row

@@ -7,16 +7,23 @@ ended, it is refused with `StaleLease` and nothing is written.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, case, delete, func, insert, literal, select, update
+from sqlalchemy import Connection, case, select, update
 
 from orchestrator.runs import tables as t
-from orchestrator.runs.changing import begin_attempt, change_held, end_attempt, end_run, insert_events
-from orchestrator.runs.columns import UtcDateTime
-from orchestrator.runs.database import Database, get_run, run_of
-from orchestrator.runs.leases import STEADY
+from orchestrator.runs.changing import (
+    begin_attempt,
+    change_held,
+    end_attempt,
+    end_run,
+    forget_fan_outs,
+    insert_events,
+    put_artifact,
+)
+from orchestrator.runs.claiming import take
+from orchestrator.runs.database import Database, get_run, locking, run_of
 from orchestrator.runs.models import Artifact, AttemptStatus, Lease, NewEvent, Run, RunError, RunStatus
 from orchestrator.runs.outbox import note
 from orchestrator.runs.reading import claimable
@@ -28,31 +35,16 @@ class Holding(Database):
     def claim(self, run_id: str, worker: str) -> Lease | None:
         """Take a run that is pending, or whose worker has died. None when somebody else has it, or it has ended.
 
-        An attempt begins; the one of the worker that died is lost.
+        An attempt begins; the one of the worker that died is lost. Children are taken by `Granting.grant`.
         """
         c = t.runs.c
         with self._writing() as connection:
             moment = self._now()
-            free = select(c.status, c.heartbeat_at, c.lost).where(c.id == run_id, claimable(moment)).with_for_update()
-            found = connection.execute(free).one_or_none()
+            free = select(c.id, c.status, c.heartbeat_at, c.lost).where(c.id == run_id, claimable(moment))
+            found = connection.execute(locking(free)).one_or_none()
             if found is None:
                 return None
-            lost = _losses(connection, run_id, found)
-            end_attempt(connection, run_id, AttemptStatus.LOST, None, found.heartbeat_at or moment)
-            values = {
-                "status": RunStatus.RUNNING.value,
-                "worker": worker,
-                "heartbeat_at": moment,
-                "started_at": func.coalesce(c.started_at, literal(moment, UtcDateTime)),
-                "lease_token": c.lease_token + 1,
-                "attempt": c.attempt + 1,
-                "lost": lost,
-                "epoch": case((_nothing_to_go_on_with(), c.attempt + 1), else_=c.epoch),
-            }
-            statement = update(t.runs).where(c.id == run_id).values(values).returning(c.lease_token, c.attempt)
-            taken = connection.execute(statement).one()
-            begin_attempt(connection, run_id, taken.attempt, worker, moment)
-            return Lease(run_id, taken.lease_token, worker)
+            return take(connection, found, worker, moment)
 
     def heartbeat(self, lease: Lease) -> bool:
         """Say that the worker lives. True when the run has been asked to stop. Raises `StaleLease`."""
@@ -62,20 +54,25 @@ class Holding(Database):
     def next_attempt(self, lease: Lease, error: RunError) -> int:
         """End the attempt that runs, which failed for this reason, and begin another from nothing; its number.
 
-        Raises `StaleLease`.
+        What goes on below the run is cancelled. Raises `StaleLease`.
         """
         number = t.runs.c.attempt + 1
         with self._writing() as connection:
             moment = self._now()
             row = change_held(connection, lease, {"attempt": number, **_from_nothing(number)})
+            forget_fan_outs(connection, run_of(row), moment)
             end_attempt(connection, lease.run_id, AttemptStatus.ERROR, error, moment)
             begin_attempt(connection, lease.run_id, row.attempt, lease.worker, moment)
             return int(row.attempt)
 
     def start_over(self, lease: Lease) -> None:
-        """Note that there is nothing to go on with: this attempt begins from the inputs. Raises `StaleLease`."""
+        """Note that there is nothing to go on with: this attempt begins from the inputs.
+
+        What goes on below the run is cancelled. Raises `StaleLease`.
+        """
         with self._writing() as connection:
-            change_held(connection, lease, _from_nothing(t.runs.c.attempt))
+            row = change_held(connection, lease, _from_nothing(t.runs.c.attempt))
+            forget_fan_outs(connection, run_of(row), self._now())
 
     def set_sandbox(self, lease: Lease, handle: dict[str, Any], *, ready: bool = False) -> None:
         """Note the live sandbox of the run, and whether the inputs are in it. The attempt keeps where it ran.
@@ -111,7 +108,7 @@ class Holding(Database):
         created = NewEvent("artifact.created", {"name": artifact.name, "size": artifact.size}, artifact.created_at)
         with self._writing() as connection:
             last = change_held(connection, lease, {"last_seq": t.runs.c.last_seq + 1}).last_seq
-            _put_artifact(connection, artifact)
+            put_artifact(connection, artifact)
             insert_events(connection, lease.run_id, last, [created])
 
     # The end of a claim
@@ -135,8 +132,10 @@ class Holding(Database):
 
     def release(self, lease: Lease) -> None:
         """Leave the run to another worker, with its sandbox and all that runs in there. Raises `StaleLease`."""
+        c = t.runs.c
+        sent = case((c.parent_id.is_(None), c.dispatched_at))  # a child has to be granted again
         with self._writing() as connection:
-            change_held(connection, lease, {"status": RunStatus.PENDING.value})
+            change_held(connection, lease, {"status": RunStatus.PENDING.value, "dispatched_at": sent})
             end_attempt(connection, lease.run_id, AttemptStatus.RELEASED, None, self._now())
 
     def interrupt(
@@ -161,36 +160,14 @@ class Holding(Database):
         with self._writing() as connection:
             row = change_held(connection, lease, values)
             if snapshot is not None:
-                _put_artifact(connection, snapshot)
+                put_artifact(connection, snapshot)
             end_attempt(connection, lease.run_id, AttemptStatus.INTERRUPTED, None, moment)
             insert_events(connection, lease.run_id, row.last_seq, [NewEvent("run.interrupted", data, moment)])
             note(connection, [run_of(row)], "run.interrupted", moment, data)
 
 
-def _losses(connection: Connection, run_id: str, found: Any) -> int:
-    """How many workers the run has lost, each soon after it had begun, with the one that is lost now; see `STEADY`."""
-    if found.status != RunStatus.RUNNING.value:
-        return int(found.lost)
-    c = t.attempts.c
-    query = select(c.started_at).where(c.run_id == run_id, c.status == AttemptStatus.RUNNING.value)
-    begun = connection.execute(query).scalar()
-    steady = begun is not None and found.heartbeat_at - begun > timedelta(seconds=STEADY)
-    return 1 if steady else int(found.lost) + 1
-
-
-def _nothing_to_go_on_with() -> ColumnElement[bool]:
-    # An agent that has not used its sandbox has none, and is `sandbox_ready` all the same.
-    return and_(t.runs.c.sandbox.is_(None), t.runs.c.snapshot.is_(None), ~t.runs.c.sandbox_ready)
-
-
 def _from_nothing(number: Any) -> dict[str, Any]:
     return {"sandbox": None, "sandbox_ready": False, "snapshot": None, "outcome": None, "epoch": number}
-
-
-def _put_artifact(connection: Connection, artifact: Artifact) -> None:
-    c = t.artifacts.c
-    connection.execute(delete(t.artifacts).where(c.run_id == artifact.run_id, c.name == artifact.name))
-    connection.execute(insert(t.artifacts).values(vars(artifact)))
 
 
 def _note_sandbox(connection: Connection, run_id: str, number: int, handle: dict[str, Any]) -> None:

@@ -31,6 +31,8 @@ class Filters:
     """Then or later. Both moments have a time zone."""
     created_before: datetime | None = None
     """Sooner than then."""
+    parent_id: str | None = None
+    """Children of that run; None is the runs that are nobody's children."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ class Listing(Database):
 def _conditions(filters: Filters) -> list[ColumnElement[bool]]:
     c = t.runs.c
     found: list[ColumnElement[bool]] = [c.labels[name].as_string() == value for name, value in filters.labels.items()]
+    found.append(c.parent_id == filters.parent_id)  # which is "is null" for None
     if filters.statuses:
         found.append(c.status.in_([status.value for status in filters.statuses]))
     if filters.thread_id is not None:

@@ -91,6 +91,12 @@ class NewRun:
     traceparent: str | None = None
     frozen: tuple[Artifact, ...] = ()
     """What was frozen for it, where that is in the place of the artifacts."""
+    parent_id: str | None = None
+    """This and what follows is as in `Run`. `Family.begin` fills it in for the children of a fan-out."""
+    root_id: str | None = None
+    depth: int = 0
+    fan_out: str | None = None
+    place: int | None = None
 
 
 @dataclass(frozen=True)
@@ -143,6 +149,27 @@ class Run:
     """How it is going to end: `{"status", "error": {"kind", "message"} | None}`. All that is left to do is to clear up."""
     snapshot: str | None = None
     """SHA-256 of what the workspace was when it was interrupted, where its sandbox was not kept."""
+
+    parent_id: str | None = None
+    """The run whose fan-out it is a child of; None for a run that somebody submitted."""
+    root_id: str | None = None
+    """The run at the top of its tree; None for that run itself."""
+    depth: int = 0
+    """How far it is below that run."""
+    fan_out: str | None = None
+    """The key of the fan-out within its parent."""
+    place: int | None = None
+    """Its place among the children of the fan-out, in task order, from 0."""
+
+    @property
+    def top(self) -> str:
+        """The run at the top of its tree, which may be itself."""
+        return self.root_id or self.id
+
+    @property
+    def may_have_children(self) -> bool:
+        """Whether it can have children at all: only agents and fan-outs do, once they have begun."""
+        return self.attempt > 0 and bool(self.spec.get("agent") or self.spec.get("fan_out"))
 
     @property
     def exit_code(self) -> int | None:
@@ -220,8 +247,9 @@ class Event:
     {id, provider}, input.ready {bytes}, command.started {command}, command.output {stream, text, offset}, command.finished
     {exit_code}, model.message {id, text, usage}, tool.call {id, name, args}, tool.result {id, name, text, status},
     todos.updated {todos}, verify.started {command}, verify.output {stream, text, offset}, verify.finished {exit_code},
-    artifact.created {name, size}, run.interrupted {actions, decide_by}, run.decided {decisions}, log {level, text},
-    run.finished {status, error}.
+    artifact.created {name, size}, run.interrupted {actions, decide_by}, run.decided {decisions}, fan_out.started {key,
+    children: [{run, name}]}, child.finished {run, name, status, error}, merge.finished {key, merged, conflicts, left_out},
+    fan_out.finished {key}, log {level, text}, run.finished {status, error}.
 
     `resumed` says that the attempt goes on where the last one was. `offset` counts the bytes of the stream up to the end of
     this piece; a piece that was cut has none.

@@ -30,14 +30,15 @@ def new_delivery_id() -> str:
 
 
 def note(connection: Connection, runs: Sequence[Run], event: str, moment: datetime, data: Mapping[str, Any]) -> None:
-    """Note that this happened to each of these runs, for each webhook of its tenant that wants to know.
+    """Note that this happened to each of these runs, for each webhook of its tenant that wants to know. Children are left out.
 
     The runs are told as they are now in this transaction; `data` is what their events of this type carry. A tenant without
     webhooks costs one question to an index, however many of its runs there are.
     """
-    for tenant in sorted({run.tenant for run in runs}):
+    submitted = [run for run in runs if run.parent_id is None]
+    for tenant in sorted({run.tenant for run in submitted}):
         receivers = _receivers(connection, tenant, event)
-        ids = [run.id for run in runs if run.tenant == tenant] if receivers else []
+        ids = [run.id for run in submitted if run.tenant == tenant] if receivers else []
         for start in range(0, len(ids), AT_ONCE):
             found = connection.execute(select(t.runs).where(t.runs.c.id.in_(ids[start : start + AT_ONCE]))).all()
             told = {row.id: payload_of(event, moment, run_of(row), data) for row in found}

@@ -42,10 +42,12 @@ class Reader(Database):
         return []
 
     def recent(self, status: RunStatus | None = None, limit: int = 50, *, tenant: str = DEFAULT_TENANT) -> list[Run]:
-        """A tenant's newest runs first, of this status or of all."""
-        query = select(t.runs).where(t.runs.c.tenant == tenant).order_by(t.runs.c.created_at.desc(), t.runs.c.id).limit(limit)
+        """A tenant's newest runs first, of this status or of all. Children are left out."""
+        c = t.runs.c
+        own = select(t.runs).where(c.tenant == tenant, c.parent_id.is_(None))
+        query = own.order_by(c.created_at.desc(), c.id).limit(limit)
         if status:
-            query = query.where(t.runs.c.status == status.value)
+            query = query.where(c.status == status.value)
         with self._reading() as connection:
             return [run_of(row) for row in connection.execute(query)]
 
@@ -113,9 +115,10 @@ class Reader(Database):
 
 
 def claimable(moment: datetime) -> ColumnElement[bool]:
-    """Pending and sent to a worker, or left by its worker."""
+    """Pending and sent to a worker, or left by its worker. A child is neither: whoever has its parent claims it."""
     c = t.runs.c
-    return or_(and_(c.status == RunStatus.PENDING.value, c.dispatched_at.is_not(None)), lost(moment))
+    sent = and_(c.status == RunStatus.PENDING.value, c.dispatched_at.is_not(None))
+    return and_(c.parent_id.is_(None), or_(sent, lost(moment)))
 
 
 def lost(moment: datetime) -> ColumnElement[bool]:

@@ -32,10 +32,10 @@ class Retention(Database):
     def prunable(self, *, older_than: float | None = None, keep: int | None = None, tenant: str = DEFAULT_TENANT) -> list[str]:
         """Ids of a tenant's runs that ended more than `older_than` seconds ago and are not among the last `keep` that ended.
 
-        A bound that is None excludes nothing. The first that ended comes first.
+        A bound that is None excludes nothing. The first that ended comes first. Children go with the run at their top.
         """
         c = t.runs.c
-        own = select(c.id).where(_ENDED, c.tenant == tenant)
+        own = select(c.id).where(_ENDED, c.tenant == tenant, c.parent_id.is_(None))
         query = own.order_by(c.finished_at, c.id)
         if older_than is not None:
             try:
@@ -48,9 +48,19 @@ class Retention(Database):
             return list(connection.execute(query).scalars())
 
     def forget(self, run_ids: Collection[str]) -> None:
-        """Delete these runs, but those that have not ended, with their events, attempts and artifacts' entries."""
+        """Delete these runs with their children, and all their events, attempts and artifacts' entries.
+
+        Those that have not ended stay, and so do those that are children themselves.
+        """
+        c = t.runs.c
         with self._writing() as connection:
-            connection.execute(delete(t.runs).where(t.runs.c.id.in_(run_ids), _ENDED))
+            connection.execute(delete(t.runs).where(c.id.in_(run_ids), _ENDED, c.parent_id.is_(None)))
+
+    def with_descendants(self, run_ids: Collection[str]) -> list[str]:
+        """These runs, and all that are in the trees below them, where they are at the top."""
+        c = t.runs.c
+        with self._reading() as connection:
+            return [*run_ids, *connection.execute(select(c.id).where(c.root_id.in_(run_ids))).scalars()]
 
     def unreferenced(self, digests: Collection[str]) -> list[str]:
         """Those of the contents that are no run's artifact."""
@@ -63,11 +73,11 @@ class Retention(Database):
 def discard(record: Retention, run_ids: Iterable[str], *, runs_dir: Path, artifacts: ArtifactStore) -> None:
     """Remove runs that have ended, and then all content that is no run's any more.
 
-    A run's folder goes before its rows: when this is interrupted, the next time finds the rest.
+    The folders of a run and its children go before its rows: when this is interrupted, the next time finds the rest.
     """
     waiting = iter(run_ids)
     while batch := list(islice(waiting, RUNS_AT_ONCE)):
-        for run_id in batch:
+        for run_id in record.with_descendants(batch):
             RunFolder.of(runs_dir, run_id).remove()
         record.forget(batch)
     old = artifacts.old()

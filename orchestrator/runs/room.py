@@ -42,15 +42,30 @@ class Room:
     @classmethod
     def read(cls, connection: Connection, policy: Policy, moment: datetime) -> Room:
         """As it is now."""
-        w, r = t.workers.c, t.runs.c
+        w = t.workers.c
         alive = select(w.queues, w.concurrency).where(w.heartbeat_at > moment - timedelta(seconds=WORKER_TTL))
         room = cls(policy, [(row.queues, row.concurrency) for row in connection.execute(alive)])
         if room._all:
-            # A comparison rather than "is not null": SQLite walks an index of both columns with it.
-            sent = select(r.tenant, r.provider, r.labels).where(r.status.in_(_AT_WORK), r.dispatched_at > _LONG_AGO)
-            for row in connection.execute(sent):
-                room.take(row.tenant, Placed(row.provider, row.labels))
+            room._count(connection)
         return room
+
+    @classmethod
+    def of_caps(cls, connection: Connection, policy: Policy) -> Room:
+        """As it is now for runs that take no worker's place: only the caps bound them."""
+        room = cls(policy, ())
+        room._count(connection)
+        return room
+
+    def _count(self, connection: Connection) -> None:
+        r = t.runs.c
+        columns = (r.tenant, r.provider, r.labels, r.parent_id)
+        # A comparison rather than "is not null": SQLite walks an index of both columns with it.
+        for row in connection.execute(select(*columns).where(r.status.in_(_AT_WORK), r.dispatched_at > _LONG_AGO)):
+            placed = Placed(row.provider, row.labels)
+            if row.parent_id is None:
+                self.take(row.tenant, placed)
+            else:  # it is executed in the place of its parent
+                self._charge(row.tenant, placed)
 
     @property
     def left(self) -> int:
@@ -61,17 +76,31 @@ class Room:
         """A run is at work, or is sent now; its queue."""
         queue = self._policy.queue(run)
         self._queued[queue] += 1
+        self._charge(tenant, run)
+        return queue
+
+    def _charge(self, tenant: str, run: Placed) -> None:
         self._providers[run.provider] += 1
         self._labels.update([label for label in self._policy.caps.label if run.has(label)])
         self.tenants[tenant] += 1
-        return queue
 
     def fits(self, run: Placed) -> bool:
         """Whether one more of its kind may be sent."""
-        caps, queue = self._policy.caps, self._policy.queue(run)
-        if self._queued[queue] >= self._slots[queue]:
-            return False
+        queue = self._policy.queue(run)
+        return self._queued[queue] < self._slots[queue] and self.within_caps(run)
+
+    def within_caps(self, run: Placed) -> bool:
+        """Whether one more of its kind may be at work, whoever has a place for it."""
+        caps = self._policy.caps
         most = caps.provider.get(run.provider)
         if most is not None and self._providers[run.provider] >= most:
             return False
         return not any(self._labels[label] >= most for label, most in caps.label.items() if run.has(label))
+
+
+def decides(connection: Connection, *, wait: bool) -> bool:
+    """Hold the lock of decisions until the transaction ends; False when another one does, and nobody is to wait for it."""
+    if connection.dialect.name == "sqlite":  # whoever writes has the lock of everything
+        return True
+    query = select(t.installation.c.id).with_for_update(skip_locked=not wait)
+    return connection.execute(query).one_or_none() is not None

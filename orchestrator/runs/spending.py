@@ -50,28 +50,31 @@ class Spending(Database):
     """Usage, as it comes in and as it adds up."""
 
     def add_usage(self, lease: Lease, number: int, used: Sequence[ModelUsage]) -> Spent:
-        """Add to what an attempt of this lease has used; what the run has used then, in all its attempts.
+        """Add to what an attempt of this lease has used; what all runs of its tree have used then, in all their attempts.
 
-        Call it after each call of a model, with what that call has used alone. Raises `StaleLease`.
+        A budget holds for a run and its children together. Call it after each call of a model, with what that call has used
+        alone. Raises `StaleLease`.
         """
         moment = self._now()
         with self._writing() as connection:
-            change_held(connection, lease, {"heartbeat_at": moment})
+            row = change_held(connection, lease, {"heartbeat_at": moment})
             for one in used:
                 _add(connection, lease.run_id, number, one)
-            return spent_by_run(connection, lease.run_id, moment)
+            return spent_by_tree(connection, row.root_id or row.id, moment)
 
     def spent(self, run_id: str) -> Spent:
-        """What a run has used up to now, in all its attempts."""
+        """What all runs of the tree of this one have used up to now, in all their attempts."""
+        root = select(t.runs.c.root_id).where(t.runs.c.id == run_id)
         with self._reading() as connection:
-            return spent_by_run(connection, run_id, self._now())
+            return spent_by_tree(connection, connection.execute(root).scalar() or run_id, self._now())
 
 
-def spent_by_run(connection: Connection, run_id: str, moment: datetime) -> Spent:
-    """What a run has used up to this moment."""
+def spent_by_tree(connection: Connection, top: str, moment: datetime) -> Spent:
+    """What a run and all below it have used up to this moment; `top` is below none."""
     u, a = t.usage.c, t.attempts.c
-    attempts = connection.execute(select(*_TIMES).where(a.run_id == run_id))
-    return _spent(connection.execute(_sums().where(u.run_id == run_id)).one(), attempts, moment)
+    tree = select(literal(top)).union_all(select(t.runs.c.id).where(t.runs.c.root_id == top))
+    attempts = connection.execute(select(*_TIMES).where(a.run_id.in_(tree)))
+    return _spent(connection.execute(_sums().where(u.run_id.in_(tree))).one(), attempts, moment)
 
 
 def spent_by_tenant(connection: Connection, tenant: str, moment: datetime) -> Spent:

@@ -24,6 +24,7 @@ from orchestrator.runs.models import NewEvent, NewRun, Run, RunError, RunStatus,
 from orchestrator.runs.reading import MAX_EVENTS, WORKER_TTL, Reader
 from orchestrator.runs.retention import Retention
 from orchestrator.runs.spending import Spending
+from orchestrator.runs.stopping import stop_runs
 from orchestrator.runs.threads import Multitask, join_thread
 
 __all__ = ["LEASE_TTL", "MAX_EVENTS", "WORKER_TTL", "Store", "new_run_id", "now"]
@@ -61,13 +62,14 @@ class Store(Reader, Retention, Holding, Spending):
             add_runs(connection, new, moment, sent=sent)
 
     def request_cancel(self, run_id: str) -> Run:
-        """Ask for a run to stop. One that no worker has begun is cancelled at once; one that has ended stays as it is."""
+        """Ask for a run to stop. One that no worker has begun is cancelled at once; one that has ended stays as it is.
+
+        What goes on below it is asked, or cancelled, with it.
+        """
         with self._writing() as connection:
             run = get_run(connection, run_id, lock=True)
-            if run.status in (RunStatus.PENDING, RunStatus.INTERRUPTED):
-                end_run(connection, run, RunStatus.CANCELLED, None, self._now())
-            elif not run.status.terminal:
-                connection.execute(update(t.runs).where(t.runs.c.id == run_id).values(cancel_requested=True))
+            if not run.status.terminal:
+                stop_runs(connection, [run], self._now())
             return get_run(connection, run_id)
 
     def abandon(self, run_id: str, error: RunError) -> Run:

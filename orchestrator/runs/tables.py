@@ -19,8 +19,10 @@ from sqlalchemy import (
 
 from orchestrator.runs.columns import PlainText, UtcDateTime, metadata
 
-WAITING = text("status = 'pending' AND dispatched_at IS NULL")
-"""The queue: runs that are still to be sent to a worker."""
+WAITING = text("status = 'pending' AND dispatched_at IS NULL AND parent_id IS NULL")
+"""The queue: runs that are still to be sent to a worker. Children never are: the worker that has their parent takes them."""
+_CHILDREN = text("parent_id IS NOT NULL")
+_MEMBERS = text("root_id IS NOT NULL")
 
 runs = Table(
     "runs",
@@ -59,12 +61,33 @@ runs = Table(
     Column("epoch", Integer, nullable=False, server_default="0"),
     Column("outcome", JSON(none_as_null=True)),
     Column("snapshot", String(64)),
+    Column("parent_id", ForeignKey("runs.id", ondelete="CASCADE")),
+    Column("root_id", String(32)),
+    Column("depth", Integer, nullable=False, server_default="0"),
+    Column("fan_out", String(64)),
+    Column("place", Integer),
     Index("ix_runs_created_at", "created_at"),
     Index("ix_runs_status", "status", "dispatched_at"),
     Index("ix_runs_tenant", "tenant", "created_at"),
     Index("ix_runs_thread", "thread_id"),
     Index("ix_runs_batch", "batch_id"),
     Index("ix_runs_queue", "tenant", "priority", "created_at", sqlite_where=WAITING, postgresql_where=WAITING),
+    Index(
+        "ix_runs_children", "parent_id", "fan_out", "place", unique=True,
+        sqlite_where=_CHILDREN, postgresql_where=_CHILDREN,
+    ),
+    Index("ix_runs_tree", "root_id", sqlite_where=_MEMBERS, postgresql_where=_MEMBERS),
+)
+
+fan_outs = Table(
+    "fan_outs",
+    metadata,
+    Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("key", String(64), primary_key=True),
+    Column("base", String(64)),
+    Column("plan", String(64)),
+    Column("result", JSON(none_as_null=True)),
+    Column("created_at", UtcDateTime, nullable=False),
 )
 
 events = Table(

@@ -49,6 +49,7 @@ class TenantUsage:
     """What the runs of a tenant that are in the record have used."""
 
     runs: int
+    """Without children, whose use counts all the same."""
     input_tokens: int
     output_tokens: int
     cost_micros: int
@@ -90,7 +91,8 @@ class Tenants(Database):
         sums = (func.sum(u.input_tokens), func.sum(u.output_tokens), func.sum(u.cost_micros))
         with self._reading() as connection:
             month = spent_by_tenant(connection, tenant, self._now())
-            runs = connection.execute(select(func.count()).select_from(own.subquery())).scalar_one()
+            submitted = own.where(r.parent_id.is_(None)).subquery()
+            runs = connection.execute(select(func.count()).select_from(submitted)).scalar_one()
             used = connection.execute(select(*sums).where(u.run_id.in_(own))).one()
             seconds = connection.execute(select(func.sum(a.sandbox_seconds)).where(a.run_id.in_(own))).scalar_one()
         given, made, cost = (int(value or 0) for value in used)

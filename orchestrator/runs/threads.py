@@ -13,9 +13,10 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, and_, delete, ins
 from orchestrator.errors import BadInput, Conflict, NotFound
 from orchestrator.runs import service_tables as s
 from orchestrator.runs import tables as t
-from orchestrator.runs.database import Database, newest
+from orchestrator.runs.changing import GOES_ON
+from orchestrator.runs.database import Database, locking, newest, run_of
 from orchestrator.runs.models import NewRun, RunStatus
-from orchestrator.runs.stopping import GOES_ON, stop_runs
+from orchestrator.runs.stopping import stop_runs
 
 
 class Multitask(StrEnum):
@@ -104,7 +105,7 @@ def join_thread(connection: Connection, new: NewRun, multitask: Multitask, momen
     _only(connection, _one(new.thread_id, new.tenant).with_for_update(key_share=True), new.thread_id)
     if multitask is Multitask.ENQUEUE:
         return []
-    active = connection.execute(_active(new.thread_id, new.tenant).with_for_update()).all()
+    active = connection.execute(locking(_active(new.thread_id, new.tenant))).all()
     if active and multitask is Multitask.REJECT:
         raise Conflict(
             f"thread {new.thread_id}: run {active[0].id} of it is {active[0].status}: wait for its end,"
@@ -113,7 +114,7 @@ def join_thread(connection: Connection, new: NewRun, multitask: Multitask, momen
     if active and multitask is Multitask.ROLLBACK:
         ids = [row.id for row in active]
         connection.execute(update(t.runs).where(t.runs.c.id.in_(ids)).values(thread_id=None))
-    return stop_runs(connection, active, moment)
+    return stop_runs(connection, [run_of(row) for row in active], moment)
 
 
 def check_talks(name: str, *, agent: bool) -> None:

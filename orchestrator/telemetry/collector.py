@@ -84,7 +84,8 @@ class _Counts(Database):
             "fanfold_queue_age_seconds", "How long the oldest of the runs that wait has waited.", labels=["tenant"]
         )
         c = t.runs.c
-        waiting = select(c.tenant, c.created_at).where(c.status == RunStatus.PENDING.value).limit(MAX_COUNTED).subquery()
+        pending = (c.status == RunStatus.PENDING.value, c.parent_id.is_(None))  # a child waits for its parent's worker
+        waiting = select(c.tenant, c.created_at).where(*pending).limit(MAX_COUNTED).subquery()
         count = func.count().label("count")
         query = select(waiting.c.tenant, count, func.min(waiting.c.created_at)).group_by(waiting.c.tenant)
         moment = self._now()

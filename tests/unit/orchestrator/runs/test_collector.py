@@ -13,6 +13,7 @@ from orchestrator.runs.store import Store
 from orchestrator.telemetry.collector import RecordCollector
 from orchestrator.telemetry.metrics import Metrics
 from tests.scraping import read
+from tests.unit.orchestrator.runs.families import Kin
 
 SPEC = {"sandbox": {"provider": "docker"}}
 
@@ -43,6 +44,14 @@ def test_the_queue_is_told_by_tenant_with_the_age_of_the_oldest(metrics: Metrics
     assert (found["fanfold_queued_runs", ("acme",)], found["fanfold_queued_runs", ("other",)]) == (2, 1)
     assert 30 <= found["fanfold_queue_age_seconds", ("acme",)] < 60
     assert found["fanfold_queue_age_seconds", ("other",)] < 30
+
+
+def test_children_that_wait_are_in_no_queue(metrics: Metrics, store: Store, clock) -> None:
+    kin = Kin(store, clock)
+    kin.begin(kin.top(tenant="acme"), "a", "b")
+    found = read(metrics.render())
+    assert ("fanfold_queued_runs", ("acme",)) not in found
+    assert found["fanfold_runs", ("pending",)] == 2
 
 
 def test_runs_workers_and_sandboxes_are_counted(store: Store, metrics: Metrics, added: Callable[..., str]) -> None:

@@ -16,7 +16,9 @@ from orchestrator.runs.leases import LEASE_TTL
 from orchestrator.runs.models import Lease, ModelUsage, NewRun, RunError
 from orchestrator.runs.spending import Spent, next_month
 from orchestrator.runs.store import Store
+from orchestrator.runs.tenants import Tenants
 from orchestrator.spec import Budget
+from tests.unit.orchestrator.runs.families import Kin
 from tests.unit.orchestrator.runs.queueing import Scene
 
 HANDLE = {"id": "sbx-1", "provider": "local"}
@@ -67,6 +69,25 @@ def test_a_run_has_used_what_all_its_attempts_have(store: Store, lease: Lease, c
     again = store.claim("run-a", "w2")
     assert again is not None
     assert store.add_usage(again, 3, [used(1, number=3)]).tokens == 16
+
+
+def test_a_run_and_all_below_it_have_used_what_each_of_them_has(store: Store, clock) -> None:
+    kin = Kin(store, clock)
+    top, other = kin.top(tenant="acme"), kin.top("run-q", tenant="acme")
+    child = kin.grant(kin.begin(top, "a")[0])
+    grandchild = kin.grant(kin.begin(child, "b")[0])
+    store.add_usage(other, 1, [used(1000)])
+    for lease, sum_of_all in ((top, 10), (child, 20), (grandchild, 30)):
+        assert store.add_usage(lease, 1, [used(10, 5)]) == Spent(sum_of_all, sum_of_all // 2, 0.0)
+        assert [one.calls for one in store.usage(lease.run_id)] == [1]
+    store.set_sandbox(grandchild, HANDLE)
+    clock.advance(7)
+    for run_id in ("run-p", child.run_id, grandchild.run_id):
+        assert store.spent(run_id).tokens == 30
+        assert 7 <= store.spent(run_id).sandbox_seconds < 60
+    assert store.spent("run-q") == Spent(1000)
+    used_by_all = Tenants(store.engine, clock).usage("acme")
+    assert (used_by_all.runs, used_by_all.month.tokens, used_by_all.month.cost_micros) == (2, 1030, 15)
 
 
 def test_a_worker_that_lost_its_run_adds_nothing(store: Store, lease: Lease, clock) -> None:

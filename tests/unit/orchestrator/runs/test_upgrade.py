@@ -12,7 +12,7 @@ import pytest
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, MetaData, insert, inspect
+from sqlalchemy import Connection, MetaData, insert, inspect, text
 
 from orchestrator.runs import schema
 from orchestrator.runs.engine import WRITE, make_engine
@@ -20,6 +20,7 @@ from orchestrator.runs.leases import LEASE_TTL
 from orchestrator.runs.models import Artifact, AttemptStatus, NewEvent, RunError, RunStatus
 from orchestrator.runs.schema import HEAD, open_database
 from orchestrator.runs.store import Store, now
+from tests.unit.orchestrator.runs.families import Kin
 
 MIGRATIONS = Path(schema.__file__).parent / "migrations"
 EARLIER = [script.revision for script in ScriptDirectory(str(MIGRATIONS)).walk_revisions() if script.revision != HEAD]
@@ -60,8 +61,10 @@ def fill(connection: Connection) -> None:
     """Rows as that schema has them; what came later is left to its default."""
     tables = MetaData()
     tables.reflect(connection)
+    runs = tables.tables["runs"]
+    sent = {"dispatched_at": BEGAN} if "dispatched_at" in runs.columns else {}
     for row in RUNS:
-        connection.execute(insert(tables.tables["runs"]).values(row))
+        connection.execute(insert(runs).values(row | sent))
     for run_id in ("run-running", "run-over"):
         connection.execute(insert(tables.tables["events"]).values(EVENT | {"run_id": run_id, "seq": 1}))
     connection.execute(insert(tables.tables["artifacts"]).values(ARTIFACT | {"run_id": "run-over"}))
@@ -118,6 +121,18 @@ def test_every_step_can_be_undone_and_done_again(database: str) -> None:
     with migrating(database) as config:
         command.upgrade(config, "head")
     assert "runs" in tables_of(database)
+
+
+def test_children_do_not_outlive_the_schema_that_tells_them_from_other_runs(database: str, tmp_path: Path) -> None:
+    store = Store(open_database(database, tmp_path / "lock"))
+    kin = Kin(store, now)
+    kin.begin(kin.top("run-top"), "child")
+    store.close()
+    with migrating(database) as config:
+        command.downgrade(config, "0005")
+        runs = config.attributes["connection"].execute(text("SELECT id FROM runs")).scalars().all()
+        command.upgrade(config, "head")
+    assert runs == ["run-top"]
 
 
 def tables_of(url: str) -> set[str]:

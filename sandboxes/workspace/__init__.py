@@ -7,6 +7,7 @@
 - `tree.BaseTree.from_tar` is the state that a run starts from; `tree.Tree` is any state.
 - `folders` reads a local folder as a tree and writes a tree as one.
 - `merge.merge(base, children, policy)` folds what many made of a base into one tree.
+- `pack.pack` writes what a sandbox changed, with its contents, into one file; `packed` is the form of it.
 - `patch.make_patch(base, manifest, fetch)` is the way from the base to what a sandbox holds now, as `git apply` takes it.
 
 Paths are relative, with `/`, and bytes that are not UTF-8 in them are surrogate escapes (`os.fsdecode`).

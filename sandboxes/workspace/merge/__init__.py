@@ -5,10 +5,12 @@ conflict as a value. It agrees with `git merge-tree` on what is a conflict; test
 it does not, and why. It works on what was changed alone: what nobody touched is neither read nor compared.
 
 - `fold`: the children, one after the other. `stages`: what three sides have at each path, after `renames`.
+- `emptied`: folders with nothing in them, which are no part of that.
 - `path`: what one path comes to; `text` for its lines, `drivers` for files that are merged by key.
 - `sandboxes.workspace.mergepolicy`: what is done where two sides disagree. Who reads a policy needs no Git library for it.
 - `verified.verified`: the most of their work that passes a check together.
-- `report.MergeReport`: the result for people and programs.
+- `report.MergeReport`: the result for people and programs; `display`: its conflicts as files; `summary`: what became of
+  one child, in a few sentences.
 
 Files are bytes: line ends and encodings are neither changed nor compared in any clever way, so a side that changed all line
 ends has changed all lines. Names are bytes, too: `readme` and `README` are two files, and a file that only changed the case

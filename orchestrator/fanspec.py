@@ -35,6 +35,8 @@ def _check_scalar(value: object) -> Scalar:
     if not isinstance(value, str | int | float):
         what = type(value).__name__
         raise ValueError(f"must be text, a number, true or false, not {what}: write text in quotes")  # noqa: TRY004 - pydantic's
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("must be a finite number")  # JSON, in which tasks are recorded, has no other
     if "\0" in _text(value):
         raise ValueError("must not contain NUL characters")
     return value

@@ -101,6 +101,8 @@ def test_an_agents_texts_are_filled_and_the_rest_of_it_stays() -> None:
             "fan_out.items.0: must be text, a number, true or false, not date: write text in quotes",
         ),
         ("items: [null], command: x", "fan_out.items.0: must be text"),
+        ("items: [.inf], command: x", "fan_out.items.0: must be a finite number"),
+        ("matrix: {a: [1, .nan]}, command: x", "fan_out.matrix.a.1: must be a finite number"),
         ("items: [{a: {b: c}}], command: x", "fan_out.items.0: must be text"),
         ("items: [{}], command: x", "fan_out.items.0: is an empty mapping"),
         ("items: [{a b: c}], command: x", "'a b' cannot be a key of a placeholder"),

@@ -6,7 +6,7 @@ import posixpath
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -177,20 +177,31 @@ class RunSpec(Strict):
         return mounts_for(rule.model_dump() for rule in rules)
 
     def child(self, child: ChildSpec) -> RunSpec:
-        """The run of a child of `fan_out`: in a fork of this one's sandbox, so without inputs; its changes are no patch."""
+        """The run of a child of `fan_out`."""
         assert self.fan_out is not None, "a task without fan_out has no children"
-        return RunSpec(
+        return self._forked(
             name=child.name,
             agent=child.agent,
             command=child.command,
-            sandbox=self.sandbox,
             outputs=OutputSpec(patch=False, files=self.fan_out.files),
             timeout=self.fan_out.timeout or self.timeout,
             retries=self.fan_out.retries,
+        )
+
+    def subagent(self, name: str, agent: AgentSpec) -> RunSpec:
+        """The run of a subagent in a fork."""
+        return self._forked(name=name, agent=agent, outputs=OutputSpec(patch=False), timeout=self.timeout)
+
+    def _forked(self, **own: Any) -> RunSpec:
+        """A run in a fork of this one's sandbox: so without inputs, and its changes are no patch. The fork goes when it ends,
+        because the sandbox that it stands on is to go on."""
+        return RunSpec(
+            sandbox=self.sandbox.model_copy(update={"keep": "never"}),
             budget=self.budget,
             secrets=self.secrets,
             labels=self.labels,
             priority=self.priority,
+            **own,
         )
 
     @property

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, AgentState
 from langchain_core.messages import ToolMessage
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
+from orchestrator.agent.forks import Forks, Worked
 from orchestrator.agent.harness.fan_out import Answer, Report, TaskCall
 from sandboxes.backends.composite import CompositeBackend
 from sandboxes.backends.keyed.filedata import stored
@@ -20,38 +20,6 @@ from sandboxes.protocol import BackendProtocol
 
 CONFLICTS = "/conflicts/"
 """Where an agent finds what could not be merged, beside the files of its sandbox."""
-
-
-@dataclass(frozen=True)
-class Worked:
-    """What came of one subagent, and of what it changed."""
-
-    text: str
-    failed: bool = False
-    conflicts: Mapping[str, bytes] = field(default_factory=dict)
-    """Files that show what could not be merged, by their paths below `CONFLICTS`."""
-
-    @property
-    def report(self) -> Report:
-        """For the main agent."""
-        files = {f"/{path}": stored(path, content) for path, content in self.conflicts.items()}
-        return Report(self.text, self.failed, {"files": files} if files else {})
-
-
-class Forks(Protocol):
-    """Runs subagents in forks of the sandbox, and folds back what they changed."""
-
-    def takes(self, subagent_type: str) -> bool:
-        """Whether this subagent works in a fork."""
-        ...
-
-    async def run(self, answer_id: str, calls: Sequence[TaskCall]) -> Sequence[Worked]:
-        """Run the subagents that an answer calls, each in a fork, and merge: what came of each call.
-
-        Nothing else may be at work in the sandbox meanwhile. Called again with the same arguments, by whatever process, it goes
-        on where it was. When it is cancelled, all that it began has ended before it returns.
-        """
-        ...
 
 
 def with_conflicts(backend: BackendProtocol) -> CompositeBackend:
@@ -86,7 +54,7 @@ class Fanning(AgentMiddleware[AgentState[Any], None, Any]):
             shared.cancel()
             await asyncio.wait([shared])
             raise
-        return came[calls.index(call)].report
+        return _report(came[calls.index(call)])
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
@@ -107,3 +75,8 @@ class Fanning(AgentMiddleware[AgentState[Any], None, Any]):
         await asyncio.sleep(0)  # the other calls of the answer have begun by now, and are known
         await self._still.wait()
         return await self._forks.run(answer_id, calls)
+
+
+def _report(worked: Worked) -> Report:
+    files = {f"/{path}": stored(path, content) for path, content in worked.conflicts.items()}
+    return Report(worked.text, worked.failed, {"files": files} if files else {})

@@ -17,9 +17,11 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
 
 from orchestrator.agent.checkpoints import RecordSaver
-from orchestrator.agent.fanning import Fanning, Forks, with_conflicts
+from orchestrator.agent.fanning import Fanning, with_conflicts
+from orchestrator.agent.forks import Forks
 from orchestrator.agent.harness import SubAgent, create_deep_agent
 from orchestrator.agent.harness.backend import parts, working_directory
+from orchestrator.agent.harness.subagent_specs import DEFAULT_SUBAGENT_PROMPT
 from orchestrator.agent.heldback import HeldBackSaver, Noted
 from orchestrator.agent.middleware import ModelCalls
 from orchestrator.agent.models import provided, resolve
@@ -224,7 +226,7 @@ def _agent(
     try:
         return create_deep_agent(
             model,
-            system_prompt=spec.system_prompt or _system_prompt(backend),
+            system_prompt=spec.system_prompt or (_system_prompt(backend) if delegating.allowed else DEFAULT_SUBAGENT_PROMPT),
             subagents=[_subagent(one, spec.model, api_key) for one in spec.subagents],
             backend=backend if fanning is None else with_conflicts(backend),
             permissions=[FilesystemPermission(**rule.model_dump()) for rule in spec.placed_permissions(workdir)],

@@ -18,8 +18,12 @@ from orchestrator.runs import tables as t
 from orchestrator.runs.adding import add_runs
 from orchestrator.runs.changing import change_held, put_artifact
 from orchestrator.runs.database import Database, locking, run_of
+from orchestrator.runs.files import RESERVED
 from orchestrator.runs.held import hold
 from orchestrator.runs.models import Artifact, Lease, NewRun, Run
+
+CHANGES = f"{RESERVED}changes"
+"""Names what a child has changed among its artifacts."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,21 @@ class Family(Database):
     def note_result(self, lease: Lease, key: str, result: dict[str, Any]) -> None:
         """Note what came of a fan-out. Raises `StaleLease`, and `NotFound` when it was not begun."""
         self._note(lease, key, None, {"result": result})
+
+    def note_changes(self, lease: Lease, artifact: Artifact) -> None:
+        """Note what a child has changed: an artifact of its own under a reserved name, whose content is in place.
+
+        Raises `StaleLease`.
+        """
+        with self._writing() as connection:
+            hold(connection, lease)
+            put_artifact(connection, artifact)
+
+    def changes(self, run_id: str) -> str | None:
+        """SHA-256 of what a child has changed; None when it has changed nothing, or did not come so far."""
+        c = t.artifacts.c
+        with self._reading() as connection:
+            return connection.execute(select(c.sha256).where(c.run_id == run_id, c.name == CHANGES)).scalar()
 
     def _note(self, lease: Lease, key: str, artifact: Artifact | None, values: dict[str, Any]) -> None:
         c = t.fan_outs.c

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from orchestrator.policy import Policy
 from orchestrator.runs.artifacts import ArtifactStore
 from orchestrator.runs.files import RunFolder, Secrets
 from orchestrator.runs.frozen import FrozenFiles
@@ -13,8 +14,10 @@ from orchestrator.runs.store import Store
 from orchestrator.settings import Settings
 from orchestrator.spec import RunSpec
 from orchestrator.telemetry.process import Telemetry
+from orchestrator.worker.kin import Executor, Origin
 from orchestrator.worker.past import Past
 from orchestrator.worker.recorder import Recorder
+from orchestrator.worker.watch import Watch
 
 
 @dataclass
@@ -33,6 +36,12 @@ class Assignment:
     prices: PriceTable
     frozen: FrozenFiles
     recorder: Recorder
+    watch: Watch
+    executor: Executor
+    """Who executes its children."""
+    policy: Policy
+    origin: Origin | None = None
+    """Of a child: what its sandbox is made from."""
     telemetry: Telemetry = field(default_factory=Telemetry)
     past: Past = field(default_factory=Past)
     """What its earlier attempts have told, as far as this one goes on with what they began."""

@@ -11,9 +11,15 @@ from orchestrator.agentspec import AgentSpec
 from orchestrator.errors import InfrastructureError, TaskFailed
 from orchestrator.runs.checkpointing import Checkpoints
 from orchestrator.runs.conversations import Conversations
+from orchestrator.runs.family import Family
 from orchestrator.runs.store import now
 from orchestrator.worker.assignment import Assignment
 from orchestrator.worker.collect import Collector
+from orchestrator.worker.fanout import declared
+from orchestrator.worker.fanout.changes import keep_changes
+from orchestrator.worker.fanout.operation import FanOut
+from orchestrator.worker.fanout.order import REPORT
+from orchestrator.worker.fanout.subagents import SubagentForks, is_subagent
 from orchestrator.worker.frozen import bring_files
 from orchestrator.worker.lodging import Lodging
 from orchestrator.worker.meter import Meter
@@ -45,11 +51,18 @@ class Attempt:
         resumes = self._number == work.run.attempt and begun
         work.recorder.emit("run.started", {"attempt": self._number, "worker": work.lease.worker, "resumed": resumes})
         await bring_files(work.frozen, work.run.id, work.spec, work.folder)
-        sandbox = await self.lodging.enter()
+        sandbox = await self.lodging.enter(forked=resumes and await asyncio.to_thread(self._has_forks))
         failure = await self._pursue(sandbox)
         await self._collector.collect(sandbox)
+        if work.origin is not None and not self.lodging.is_empty:
+            await keep_changes(work, sandbox)
         if failure is not None:
             raise failure
+
+    def _has_forks(self) -> bool:
+        """Whether a fan-out is under way: its children may stand on the files of the sandbox, which stands still then."""
+        noted = Family(self._work.store.engine).fan_outs(self._work.run.id)
+        return any(one.result is None for one in noted)
 
     async def _pursue(self, sandbox: Sandbox) -> TaskFailed | None:
         """Do the task and check it. A failure is handed back, because what it left is still collected."""
@@ -57,6 +70,8 @@ class Attempt:
         try:
             if spec.agent is not None:
                 await self._run_agent(spec.agent, sandbox)
+            if spec.fan_out is not None:
+                await declared.fan_out(self._work, self._fan_outs(sandbox))
             if spec.command is not None:
                 await self._run_command(sandbox, "command", spec.command, blame="the command failed with")
             if spec.verify is not None:
@@ -109,6 +124,7 @@ class Attempt:
             thread_id=work.task_id,
             spent=self._meter.spent,
             redact=work.recorder.redactor.text,
+            delegating=module.Delegating(not is_subagent(work.run.fan_out), await self._forks(agent, sandbox)),
             course=module.Course(
                 record=Checkpoints(work.store.engine, work.lease),
                 begun=work.run.epoch != self._number,
@@ -121,7 +137,19 @@ class Attempt:
             raise Question(work.recorder.redactor.data(outcome.question), self._decide_by(agent))
         for name, content in outcome.artifacts.items():
             await self._collector.keep_bytes(name, content)
+        if work.origin is not None:
+            await self._collector.keep_bytes(REPORT, outcome.text.encode())
         await self.save_conversation()
+
+    def _fan_outs(self, sandbox: Sandbox) -> FanOut:
+        return FanOut(self._work, self.lodging, sandbox, self._collector)
+
+    async def _forks(self, agent: AgentSpec, sandbox: Sandbox) -> SubagentForks | None:
+        """What has subagents work in forks; None when none of them does."""
+        if is_subagent(self._work.run.fan_out):
+            return None
+        forks = SubagentForks(self._work, agent, self._fan_outs(sandbox), await self.lodging.provider.capabilities())
+        return forks if forks.any else None
 
     def _emit(self, kind: str, data: dict[str, Any]) -> None:
         self._work.telemetry.metrics.happened(kind, data)

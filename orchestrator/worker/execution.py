@@ -21,7 +21,7 @@ from orchestrator.worker.assignment import Assignment
 from orchestrator.worker.attempt import Attempt
 from orchestrator.worker.lodging import DESTROY_TIMEOUT
 from orchestrator.worker.outcome import SUCCESS, Outcome, Question, outcome_of
-from orchestrator.worker.watch import Handover, Watch
+from orchestrator.worker.watch import Handover
 
 logger = logging.getLogger(__name__)
 
@@ -43,9 +43,8 @@ class Asked:
 class Execution:
     """One claim. `run` is called once."""
 
-    def __init__(self, work: Assignment, watch: Watch) -> None:
+    def __init__(self, work: Assignment) -> None:
         self._work = work
-        self._watch = watch
         self._number = work.run.attempt
         self._attempt = Attempt(work, self._number)
 
@@ -68,7 +67,7 @@ class Execution:
 
     async def _supervise(self) -> Outcome | Question:
         """Run the attempts until they end, time is up, or somebody asks for the end."""
-        work, stopped = self._work, self._watch.stopped
+        work, stopped = self._work, self._work.watch.stopped
         attempts = asyncio.create_task(self._attempts())
         used = (now() - (work.run.started_at or now())).total_seconds() - work.run.waited
         ends: list[asyncio.Future[Any]] = [attempts, stopped]

@@ -21,7 +21,7 @@ from orchestrator.worker.deferred import DeferredSandbox
 from orchestrator.worker.inputs import Inputs, placed_inputs
 from orchestrator.worker.meter import Meter
 from sandboxes.errors import SandboxGone, SandboxNotFound, Unsupported
-from sandboxes.providers.base import SandboxHandle, SandboxSpec
+from sandboxes.providers.base import SandboxHandle, SandboxProvider, SandboxSpec
 from sandboxes.providers.registry import get_provider
 from sandboxes.sandbox import CommandSpec, Sandbox
 
@@ -53,24 +53,47 @@ class Lodging:
     @property
     def is_empty(self) -> bool:
         """Whether nobody has used the sandbox, and so there is none."""
-        return self._deferred is not None and not self._deferred.begun
+        return self._handle is None and self._deferred is not None and not self._deferred.begun
 
     @property
     def expires_at(self) -> datetime | None:
         """When its lifetime ends; None when it has none."""
         return datetime.fromisoformat(self._handle.expires_at) if self._handle and self._handle.expires_at else None
 
-    async def enter(self) -> Sandbox:
+    @property
+    def provider(self) -> SandboxProvider:
+        """Whose sandbox it is."""
+        return self._provider
+
+    @property
+    def handle(self) -> SandboxHandle:
+        """The handle of the sandbox, once there is one."""
+        assert self._handle is not None, "there is no sandbox yet"
+        return self._handle
+
+    @property
+    def inputs(self) -> Path:
+        """The archive from which closed places of the sandbox are filled; it need not exist."""
+        return self._work.origin.inputs if self._work.origin else self._work.folder.input_tar
+
+    async def enter(self, *, forked: bool = False) -> Sandbox:
         """The sandbox, with all in it that the task begins with. It may be made when it is first used: see `_may_wait`.
+
+        `forked` says that it may stand still, because forks of it go on: then nobody connects to it until it is used.
 
         Raises an error of the `sandboxes` package, or `InfrastructureError` when the one that there was is gone, and the task
         says that it is not to begin again.
         """
         work = self._work
+        if forked and work.run.sandbox is not None:
+            self._handle, self.resumed = SandboxHandle.from_json(work.run.sandbox), True
+            self._meter.enter()
+            self._deferred = DeferredSandbox(work.spec.sandbox.workdir, self._enter)
+            return self._deferred
         if not self._may_wait:
             return await self._enter()
         self.resumed = work.run.sandbox_ready
-        await self._provider.check(await self._spec())
+        await self._provider.check(await self.spec())
         await asyncio.to_thread(work.store.set_ready, work.lease)
         self._deferred = DeferredSandbox(work.spec.sandbox.workdir, self._enter)
         return self._deferred
@@ -124,6 +147,7 @@ class Lodging:
             raise InfrastructureError(
                 f"sandbox {handle.id} is gone, and the run is not done: {reason} (sandbox.on_loss: fail)"
             ) from reason
+        self._handle = None
         work.recorder.log("warning", f"sandbox {handle.id} is gone: the run begins again from its inputs")
         await asyncio.to_thread(work.store.start_over, work.lease)
         work.begin_again(self._number)
@@ -132,23 +156,25 @@ class Lodging:
         """A fresh sandbox."""
         work = self._work
         self._meter.enter()
-        spec = await self._spec()
+        spec = await self.spec()
         await self._provider.check(spec)
         if work.spec.pauses and not (await self._provider.capabilities()).pause:
             raise Unsupported(f"provider '{self._provider.name}' cannot pause a sandbox (agent.while_waiting)")
-        labels = await self._labels()
+        labels = await self.labels()
         with work.telemetry.metrics.sandbox_starting(self._provider.name):
-            self._handle = await self._provider.create(spec, labels)
+            self._handle = await (work.origin or self._provider).create(spec, labels)
         await asyncio.to_thread(work.store.set_sandbox, work.lease, self._handle.to_json())
         work.recorder.emit("sandbox.created", {"id": self._handle.id, "provider": self._handle.provider})
         return await self._provider.attach(self._handle)
 
-    async def _spec(self) -> SandboxSpec:
+    async def spec(self) -> SandboxSpec:
+        """What is asked for, with the environment: the sandbox, and what is made like it."""
         work, inputs = self._work, await self._placed_inputs()
         spec = work.spec.sandbox_spec()
         return spec.model_copy(update={"env": {**spec.env, **work.secrets.env}, "mounts": inputs.mounts})
 
-    async def _labels(self) -> dict[str, str]:
+    async def labels(self) -> dict[str, str]:
+        """Of every sandbox of this attempt."""
         return sandbox_labels(await asyncio.to_thread(self._work.store.installation), self._work.run.id, self._number)
 
     async def _placed_inputs(self) -> Inputs:
@@ -160,14 +186,16 @@ class Lodging:
     def _place_inputs(self) -> Inputs:
         work = self._work
         if not work.spec.closed:
-            return Inputs(work.folder.input_tar)
+            return Inputs(self.inputs)
         folder = Path(tempfile.mkdtemp(prefix=f"{CLOSED_PREFIX}{work.run.id}-"))
-        return placed_inputs(work.spec, work.folder.input_tar, folder)
+        return placed_inputs(work.spec, self.inputs, folder)
 
     async def _fill(self, sandbox: Sandbox) -> None:
         """Bring the inputs into the workspace, or what it was when the run was interrupted."""
         work = self._work
-        if self._snapshot is not None:
+        if work.origin is not None:
+            await work.origin.prepare(sandbox)
+        elif self._snapshot is not None:
             await self._unpack(sandbox, _pieces(work, self._snapshot))
         else:
             tar = (await self._placed_inputs()).tar

@@ -19,17 +19,25 @@ class Past:
     """For each kind of output and each stream how many of its bytes have been told."""
     told: dict[str, int] = field(default_factory=dict)
     """For each kind of output how many bytes of events it has taken."""
+    children: set[str] = field(default_factory=set)
+    """Ids of children whose end was told."""
+    fan_outs: set[str] = field(default_factory=set)
+    """Keys of the fan-outs whose beginning was told."""
     agent: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     """What the agent said and did."""
 
     def take(self, event: Event) -> None:
         """One event, in order."""
         thing, _, what = event.type.partition(".")
-        if what == "started":
+        if event.type == "fan_out.started":
+            self.fan_outs.add(event.data["key"])
+        elif what == "started":
             self.started.add(thing)
         elif what == "output" and "offset" in event.data:
             self.offsets[event.type, event.data["stream"]] = event.data["offset"]
             self.told[event.type] = self.told.get(event.type, 0) + len(event.data["text"].encode(errors="replace"))
+        elif event.type == "child.finished":
+            self.children.add(event.data["run"])
         elif thing in ("model", "tool"):
             self.agent.append((event.type, event.data))
 

@@ -6,12 +6,15 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
 from orchestrator.errors import InfrastructureError, RecordUnavailable, StaleLease
+from orchestrator.policy import load_policy
 from orchestrator.redact import Redactor
 from orchestrator.runs.artifacts import ArtifactStore
 from orchestrator.runs.files import RunFolder
 from orchestrator.runs.frozen import FrozenFiles
+from orchestrator.runs.granting import Granting
 from orchestrator.runs.history import history
 from orchestrator.runs.keeping import Keeping
 from orchestrator.runs.labels import RUN_LABEL
@@ -27,14 +30,24 @@ from orchestrator.vault import Vault
 from orchestrator.worker.assignment import Assignment
 from orchestrator.worker.execution import Asked, Execution
 from orchestrator.worker.frozen import bring_secrets
+from orchestrator.worker.kin import Origin
 from orchestrator.worker.outcome import Outcome, outcome_of
 from orchestrator.worker.past import Past, past_of
 from orchestrator.worker.recorder import Recorder
-from orchestrator.worker.watch import Handover, Watch
+from orchestrator.worker.watch import Handover, StopReason, Watch
 from sandboxes.errors import FanfoldSandboxError
 from sandboxes.providers.registry import get_provider
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Claim:
+    """A run that is this worker's."""
+
+    run: Run
+    lease: Lease
+    origin: Origin | None = None
 
 
 class Runner:
@@ -63,13 +76,16 @@ class Runner:
         self._vault = Vault(settings)
         self._frozen = FrozenFiles(store, self._artifacts, shared=settings.artifacts_url is not None)
         self._frozen.sweep(settings.runs_dir)
-        self._watches: set[Watch] = set()
+        self._policy = load_policy(settings.policy)
+        self._granting = Granting(store.engine, self._policy)
+        self._watches: dict[str, Watch] = {}
+        """By run."""
         self._leaving = False
 
     def hand_over(self) -> None:
         """Leave every run to other workers, and take no more. Called on the loop."""
         self._leaving = True
-        for watch in self._watches:
+        for watch in self._watches.values():
             watch.hand_over()
 
     async def execute(self, run_id: str) -> None:
@@ -80,9 +96,22 @@ class Runner:
         if lease is None:
             await self._clear_up(run_id)
             return
-        run = await asyncio.to_thread(self._store.get, run_id)
-        with self._telemetry.run(run):
-            await self._work_on(run, lease)
+        await self._work_on(_Claim(await asyncio.to_thread(self._store.get, run_id), lease))
+
+    # Children of runs that are executed here: see `Executor`
+
+    async def grant(self, run_id: str) -> Lease | None:
+        """Claim a child, if there is room for it now; a worker that leaves takes none."""
+        return None if self._leaving else await asyncio.to_thread(self._granting.grant, run_id, self._worker_id)
+
+    async def execute_child(self, run: Run, lease: Lease, origin: Origin) -> None:
+        """Work on a child until it has ended, or is left."""
+        await self._work_on(_Claim(run, lease, origin))
+
+    def stop_child(self, run_id: str, reason: StopReason) -> None:
+        """Have a child stop that is being executed."""
+        if (watch := self._watches.get(run_id)) is not None:
+            watch.stop(reason)
 
     async def _clear_up(self, run_id: str) -> None:
         """A run that ended while it waited for a person may have left its sandbox; any other has a worker, or needs none."""
@@ -101,26 +130,29 @@ class Runner:
         finally:
             await provider.aclose()
 
-    async def _work_on(self, run: Run, lease: Lease) -> None:
-        logger.info("%s: begins, lease %d", run.id, lease.token)
+    async def _work_on(self, claim: _Claim) -> None:
+        run = claim.run
+        logger.info("%s: begins, lease %d", run.id, claim.lease.token)
         if run.attempt == 1 and run.started_at:
             self._telemetry.metrics.run_started((run.started_at - run.created_at).total_seconds())
         try:
-            await self._execute(run, lease)
+            with self._telemetry.run(run):
+                await self._execute(claim)
         except (StaleLease, RecordUnavailable) as exc:
             self._telemetry.metrics.lease_lost()
             logger.warning("%s: left to another worker: %s", run.id, exc)
         except Handover:
-            await asyncio.to_thread(self._release, lease)
+            await asyncio.to_thread(self._release, claim)
 
-    async def _execute(self, run: Run, lease: Lease) -> None:
+    async def _execute(self, claim: _Claim) -> None:
         """Work on a run, and record what came of it. Raises `StaleLease`, `Handover` or `RecordUnavailable`."""
+        run = claim.run
         folder = RunFolder.of(self._settings.runs_dir, run.id, self._vault)
-        outcome = await self._outcome(run, lease, folder)
+        outcome = await self._outcome(claim, folder)
         if outcome is None:
             logger.info("%s: waits for a decision", run.id)
             return
-        ended = await asyncio.to_thread(self._finish, lease, outcome)
+        ended = await asyncio.to_thread(self._finish, claim.lease, outcome)
         if ended.started_at and ended.finished_at:
             self._telemetry.metrics.run_finished(outcome.status, (ended.finished_at - ended.started_at).total_seconds())
         folder.forget_secrets()
@@ -133,49 +165,56 @@ class Runner:
             self._tell(lease.run_id)
         return ended
 
-    async def _outcome(self, run: Run, lease: Lease, folder: RunFolder) -> Outcome | None:
+    async def _outcome(self, claim: _Claim, folder: RunFolder) -> Outcome | None:
         """How the run ended, whatever happened; None when it waits for a person."""
+        run = claim.run
         if run.lost >= MAX_LOST:
             return outcome_of(InfrastructureError(await asyncio.to_thread(self._given_up, run.id)))
         try:
-            return await self._execute_claimed(run, lease, folder)
+            return await self._execute_claimed(claim, folder)
         except (StaleLease, RecordUnavailable, Handover):
             raise
         except Exception as exc:
             logger.exception("%s: failed outside of its attempts", run.id)
             return outcome_of(exc).told_through(self._telemetry.masks.text)
 
-    async def _execute_claimed(self, run: Run, lease: Lease, folder: RunFolder) -> Outcome | None:
+    async def _execute_claimed(self, claim: _Claim, folder: RunFolder) -> Outcome | None:
+        run, lease = claim.run, claim.lease
         spec = RunSpec.model_validate(run.spec)
         secrets = await bring_secrets(self._frozen, run.id, spec, folder)
         redactor = await asyncio.to_thread(Redactor, secrets.values)
         self._telemetry.masks.hold(run.id, redactor.text)
         recorder = Recorder(self._store, lease, redactor)
         watch = Watch(self._store, lease)
-        self._watches.add(watch)
+        self._watches[run.id] = watch
         if self._leaving:  # the word came between the claim and here
             watch.hand_over()
         try:
             work = Assignment(
                 run=run, spec=spec, folder=folder, secrets=secrets, lease=lease, settings=self._settings, store=self._store,
-                artifacts=self._artifacts, prices=self._prices, frozen=self._frozen, recorder=recorder,
-                telemetry=self._telemetry, past=await self._past(run),
+                artifacts=self._artifacts, prices=self._prices, frozen=self._frozen, recorder=recorder, watch=watch,
+                executor=self, policy=self._policy, origin=claim.origin, telemetry=self._telemetry, past=await self._past(run),
             )  # fmt: skip
             if redactor.left and run.attempt == 1:
                 recorder.log("warning", f"{redactor.left} of the secrets are shorter than {MIN_SECRET} characters: not hidden")
-            execution = Execution(work, watch)
-            ending = await execution.run()
-            await recorder.close()
-            if isinstance(ending, Asked):
-                question = (ending.question, ending.decide_by, ending.snapshot)
-                await asyncio.to_thread(self._store.interrupt, lease, *question)
-                await execution.part(ending)
-                return None
+            ending = await self._supervise(work)
         finally:
-            self._watches.discard(watch)
+            self._watches.pop(run.id, None)
             await watch.close()
             await recorder.abandon()
-        return ending.told_through(redactor.text)
+        return ending.told_through(redactor.text) if ending is not None else None
+
+    async def _supervise(self, work: Assignment) -> Outcome | None:
+        """Execute a claimed run, and record what it asks, when it asks a person."""
+        execution = Execution(work)
+        ending = await execution.run()
+        await work.recorder.close()
+        if not isinstance(ending, Asked):
+            return ending
+        question = (ending.question, ending.decide_by, ending.snapshot)
+        await asyncio.to_thread(self._store.interrupt, work.lease, *question)
+        await execution.part(ending)
+        return None
 
     async def _past(self, run: Run) -> Past:
         """What this run has told, where it goes on with what an earlier attempt began."""
@@ -193,12 +232,14 @@ class Runner:
         past = history(self._store.attempts(run_id))
         return f"the workers of this run died {MAX_LOST} times; it is given up\n{past}"
 
-    def _release(self, lease: Lease) -> None:
+    def _release(self, claim: _Claim) -> None:
         """Let another worker have the run at once. Where that fails, it has it when the lease has run out."""
+        run_id = claim.run.id
         try:
-            self._store.release(lease)
-            self._nudge(lease.run_id)
+            self._store.release(claim.lease)
+            if claim.origin is None:  # for a child comes whoever has its parent
+                self._nudge(run_id)
         except InfrastructureError as exc:
-            logger.warning("%s: not handed over, but left: %s", lease.run_id, exc)
+            logger.warning("%s: not handed over, but left: %s", run_id, exc)
         else:
-            logger.info("%s: handed over", lease.run_id)
+            logger.info("%s: handed over", run_id)

@@ -41,7 +41,12 @@ class Watch:
 
     def hand_over(self) -> None:
         """Let the run go to another worker."""
-        self._stop(Handover("the worker leaves"))
+        self.stop(Handover("the worker leaves"))
+
+    def stop(self, reason: StopReason) -> None:
+        """Have the run stop for this reason; the first one counts."""
+        if not self.stopped.done():
+            self.stopped.set_result(reason)
 
     async def close(self) -> None:
         """End the heartbeats."""
@@ -55,13 +60,13 @@ class Watch:
             try:
                 await self._beat()
             except StaleLease as exc:
-                self._stop(exc)
+                self.stop(exc)
                 return
             except InfrastructureError as exc:
                 # The record may be away for a moment; without it for as long as a lease lasts, the run is not ours any more.
                 logger.warning("%s: no heartbeat: %s", self._lease.run_id, exc)
                 if self._clock() - self._beaten > LEASE_TTL:
-                    self._stop(StaleLease(f"run {self._lease.run_id}: no heartbeat reached the record for {LEASE_TTL:g} s"))
+                    self.stop(StaleLease(f"run {self._lease.run_id}: no heartbeat reached the record for {LEASE_TTL:g} s"))
 
     async def _beat(self) -> None:
         if self._clock() - self._beaten < HEARTBEAT:
@@ -70,8 +75,4 @@ class Watch:
             cancelled = await asyncio.to_thread(self._store.heartbeat, self._lease)
             self._beaten = self._clock()
         if cancelled:
-            self._stop(RunCancelled(f"run {self._lease.run_id} was cancelled"))
-
-    def _stop(self, reason: StopReason) -> None:
-        if not self.stopped.done():
-            self.stopped.set_result(reason)
+            self.stop(RunCancelled(f"run {self._lease.run_id} was cancelled"))

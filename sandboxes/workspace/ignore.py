@@ -9,13 +9,14 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
 import pygit2
 
-from sandboxes.workspace.manifest import LINK
-from sandboxes.workspace.tree import BaseTree
+from sandboxes.workspace.manifest import FOLDER, LINK, FileEntry
+from sandboxes.workspace.tree import BaseTree, Node
 
 LITTER: Final = (
     "__pycache__/",
@@ -68,13 +69,18 @@ def _matcher(repository: pygit2.Repository) -> Callable[[str], bool]:
     return lambda path: repository.path_is_ignored(path.encode("utf-8", "replace").decode())
 
 
+def rule_files(files: Iterable[tuple[str, Node | FileEntry]]) -> list[str]:
+    """The paths of those of these files and links whose rules are heeded."""
+    found = (path for path, one in files if path.rpartition("/")[2] == ".gitignore" and _is_heeded(one))
+    return list(islice(found, _FILES_CAP))
+
+
+def _is_heeded(one: Node | FileEntry) -> bool:
+    return one.mode not in (LINK, FOLDER) and one.size <= _FILE_CAP
+
+
 def _write_rules(base: BaseTree, folder: Path) -> None:
-    rules = [
-        (path, node)
-        for path, node in base.files.items()
-        if path.rpartition("/")[2] == ".gitignore" and node.mode != LINK and node.size <= _FILE_CAP
-    ]
-    for path, node in rules[:_FILES_CAP]:
+    for path in rule_files(base.files.items()):
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(base.store.get(node.blob))
+        target.write_bytes(base.store.get(base.files[path].blob))

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sandboxes.errors import PatchRefused, SandboxTimeout
 from sandboxes.workspace.gitpatch import Side, render
 from sandboxes.workspace.ignore import litter
 from sandboxes.workspace.manifest import FOLDER, LINK, FileEntry, check_manifest, link_target
 from sandboxes.workspace.names import is_dot_git, shown, to_bytes
-from sandboxes.workspace.store import BlobStore
 from sandboxes.workspace.tree import BaseTree, Node, Tree
+
+if TYPE_CHECKING:
+    from sandboxes.workspace.merge.values import Contents
 
 FILE_CAP: Final = 64 * 1024**2
 """Bytes of a file that is new or changed."""
@@ -68,7 +70,7 @@ async def capture(base: BaseTree, entries: Iterable[FileEntry], fetch: Fetch) ->
     return Tree(nodes)
 
 
-def diff(store: BlobStore, old: Tree, new: Tree) -> bytes:
+def diff(store: Contents, old: Tree, new: Tree) -> bytes:
     """The patch from one tree to another; both have their contents in `store`. Empty folders are in no patch.
 
     Raises `PatchRefused`.
@@ -146,7 +148,7 @@ def _same_content(old: Node | None, new: Node | None) -> bool:
     return old is not None and new is not None and old.blob == new.blob and (old.mode == LINK) == (new.mode == LINK)
 
 
-def _side(store: BlobStore, node: Node | None, whole: bool) -> Side | None:
+def _side(store: Contents, node: Node | None, whole: bool) -> Side | None:
     """One side of a change, with its content if that is to be shown and not too large."""
     if node is None:
         return None

@@ -9,8 +9,8 @@ from typing import Final, Literal
 
 from sandboxes.errors import InvalidSpec
 from sandboxes.workspace.merge.fold import merge
-from sandboxes.workspace.mergepolicy import Policy
 from sandboxes.workspace.merge.values import Child, Conflict, Contents, MergeResult
+from sandboxes.workspace.mergepolicy import Policy
 from sandboxes.workspace.tree import BaseTree
 
 CHECKS: Final = 200

@@ -9,7 +9,8 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.tools import tool
 
-from orchestrator.agent.fanning import Fanning, Worked, with_conflicts
+from orchestrator.agent.fanning import Fanning, with_conflicts
+from orchestrator.agent.forks import Worked
 from orchestrator.agent.harness import SubAgent, create_deep_agent
 from orchestrator.agent.harness.fan_out import Answer, TaskCall
 from sandboxes.backends.state import StateBackend

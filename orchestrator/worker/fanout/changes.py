@@ -1,0 +1,40 @@
+"""What a child changed of the workspace that it was forked from, kept with its run: its sandbox is not needed for the merge."""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+import shutil
+from collections.abc import AsyncIterator
+
+from orchestrator.errors import TaskFailed
+from orchestrator.runs.family import CHANGES, Family
+from orchestrator.worker.assignment import Assignment
+from sandboxes.errors import ArchiveRefused, PatchRefused
+from sandboxes.sandbox import Sandbox
+from sandboxes.workspace.pack import pack
+
+CAP = 2 * 1024**3
+"""Bytes of all that one child changed."""
+
+
+async def keep_changes(work: Assignment, sandbox: Sandbox) -> None:
+    """Keep what a child has changed, without litter. Raises `TaskFailed` when there is too much of it, or what cannot be."""
+    assert work.origin is not None
+    base, scratch = work.origin.base, work.folder.path / "changes"
+
+    def fetch(path: str) -> AsyncIterator[bytes]:
+        return sandbox.download_stream(posixpath.join(sandbox.workdir, path))
+
+    try:
+        changed = await sandbox.changes(sandbox.workdir, base.entries, exclude=base.exclude, folders=True)
+        scratch.mkdir(exist_ok=True)
+        entries = await asyncio.to_thread(base.without_litter, changed.entries, scratch / "rules")
+        if entries or changed.removed:
+            await pack(entries, changed.removed, fetch, scratch / "packed", base=base.id, cap=CAP)
+            kept = await asyncio.to_thread(work.artifacts.keep_file, work.run.id, CHANGES, scratch / "packed")
+            await asyncio.to_thread(Family(work.store.engine).note_changes, work.lease, kept)
+    except (PatchRefused, ArchiveRefused) as exc:
+        raise TaskFailed(f"what was changed cannot be merged: {exc}") from exc
+    finally:
+        await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)

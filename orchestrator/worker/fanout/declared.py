@@ -1,0 +1,62 @@
+"""The fan-out of a task file."""
+
+from __future__ import annotations
+
+from orchestrator.errors import TaskFailed
+from orchestrator.modelfiles import child_model_file, file_of
+from orchestrator.spec import RunSpec
+from orchestrator.text import count
+from orchestrator.worker.assignment import Assignment
+from orchestrator.worker.fanout.operation import FanOut
+from orchestrator.worker.fanout.order import FanOutOrder, Folded, NewChild
+
+
+async def fan_out(work: Assignment, operation: FanOut) -> None:
+    """Do what `fan_out` of the task says. Raises `TaskFailed` when it has not reached its goal, and as `FanOut.run`."""
+    declared = work.spec.fan_out
+    assert declared is not None
+    folded = await operation.run(_order(work))
+    work.recorder.log("info", _told(folded))
+    if folded.problem:
+        raise TaskFailed(f"nothing was merged: {folded.problem}")
+    if folded.failed and declared.on_child_failure == "cancel":
+        raise TaskFailed(f"children failed: {_names(folded.failed)} (fan_out.on_child_failure: cancel)")
+    if folded.failed and not folded.merged and len(folded.failed) == len(declared.children()):
+        raise TaskFailed(f"all children failed: {_names(folded.failed)}")
+    undecided = folded.conflicts or folded.left_out
+    if undecided and declared.merge.on_conflict == "fail":
+        raise TaskFailed(
+            f"{count(folded.conflicts, 'conflict')} left, and not merged: {_names(folded.left_out) or 'nobody'}"
+            " (fan_out.merge.on_conflict: fail); merge.md tells which"
+        )
+
+
+def _order(work: Assignment) -> FanOutOrder:
+    declared = work.spec.fan_out
+    assert declared is not None
+    return FanOutOrder(
+        key=f"{work.run.epoch}-fan-out",
+        children=tuple(_child(work, work.spec.child(one)) for one in declared.children()),
+        max_parallel=declared.max_parallel,
+        on_child_failure=declared.on_child_failure,
+        merge=declared.merge,
+    )
+
+
+def _child(work: Assignment, spec: RunSpec) -> NewChild:
+    played = spec.agent is not None and file_of(spec.agent.model)
+    model_file = child_model_file(work.folder, spec.agent.model) if spec.agent is not None and played else None
+    return NewChild(spec.name, spec, model_file)
+
+
+def _told(folded: Folded) -> str:
+    told = [f"{count(folded.merged, 'file')} merged"]
+    told += [count(folded.conflicts, "conflict") + " left"] if folded.conflicts else []
+    told += [f"failed: {_names(folded.failed)}"] if folded.failed else []
+    told += [f"left out: {_names(folded.left_out)}"] if folded.left_out else []
+    return "; ".join(told)
+
+
+def _names(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+    return ", ".join(names[:10]) + more

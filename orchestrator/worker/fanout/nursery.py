@@ -1,0 +1,89 @@
+"""Executing the children of a fan-out, as many at once as there is room for, until the last one has ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+
+from orchestrator.errors import RunCancelled, StaleLease
+from orchestrator.runs.models import Run, RunStatus
+from orchestrator.worker.assignment import Assignment
+from orchestrator.worker.fanout.order import OnChildFailure
+from orchestrator.worker.kin import Origin
+from orchestrator.worker.watch import Handover, StopReason
+
+ROOM_POLL = 0.2
+"""Seconds between two looks whether there is room for a child that waits."""
+
+
+class Nursery:
+    """Used on the event loop of the run's worker."""
+
+    def __init__(self, work: Assignment, origin: Origin, *, max_parallel: int, on_child_failure: OnChildFailure) -> None:
+        self._work = work
+        self._origin = origin
+        self._places = asyncio.Semaphore(max_parallel)
+        self._on_child_failure = on_child_failure
+        self._one_ended = asyncio.Event()
+        self._stopping = False
+
+    async def raise_all(self, children: Sequence[Run]) -> list[Run]:
+        """Execute these children, those that have not ended; all of them as they ended, in their order.
+
+        When it is cancelled they are stopped for the reason for which their parent stops, and have ended, or are left to
+        another worker, before it returns. Raises what the record raises.
+        """
+        tasks = [asyncio.create_task(self._raise(child, children)) for child in children]
+        try:
+            return list(await asyncio.gather(*tasks))
+        except BaseException:
+            self._stop(children)
+            await asyncio.wait(tasks)
+            raise
+
+    async def _raise(self, child: Run, siblings: Sequence[Run]) -> Run:
+        async with self._places:
+            while not child.status.terminal and not self._stopping:
+                await self._move_on(child)
+                child = await asyncio.to_thread(self._work.store.get, child.id)
+        if child.status.terminal:
+            await self._take_end(child, siblings)
+        return child
+
+    async def _move_on(self, child: Run) -> None:
+        """Execute a child when there is room for it; otherwise wait a moment, or until another one has ended."""
+        work = self._work
+        lease = await work.executor.grant(child.id)
+        if lease is not None:
+            claimed = await asyncio.to_thread(work.store.get, child.id)
+            await work.executor.execute_child(claimed, lease, self._origin)
+            return
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._one_ended.wait(), ROOM_POLL)
+        self._one_ended.clear()
+
+    async def _take_end(self, child: Run, siblings: Sequence[Run]) -> None:
+        self._one_ended.set()
+        work = self._work
+        if child.id not in work.past.children:
+            error = child.error.message if child.error else None
+            told = {"run": child.id, "name": child.name, "status": child.status.value, "error": error}
+            work.recorder.emit("child.finished", told)
+        if child.status is not RunStatus.SUCCESS and self._on_child_failure == "cancel":
+            for sibling in siblings:
+                await asyncio.to_thread(work.store.request_cancel, sibling.id)
+
+    def _stop(self, children: Sequence[Run]) -> None:
+        """Those that wait begin no more; those that are executed stop for our own reason."""
+        self._stopping = True
+        self._one_ended.set()
+        for child in children:
+            self._work.executor.stop_child(child.id, self._reason())
+
+    def _reason(self) -> StopReason:
+        stopped = self._work.watch.stopped
+        ours = stopped.result() if stopped.done() and not stopped.cancelled() else None
+        if isinstance(ours, StaleLease | Handover):
+            return Handover("the worker leaves its parent")
+        return RunCancelled("its parent has ended")

@@ -1,0 +1,151 @@
+"""A fan-out from its beginning to its end, or from where the worker before left it: see the package."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.runs.family import Family
+from orchestrator.runs.family import FanOut as Noted
+from orchestrator.runs.models import Run
+from orchestrator.worker.assignment import Assignment
+from orchestrator.worker.collect import Collector
+from orchestrator.worker.fanout.base import Base, BaseChanged
+from orchestrator.worker.fanout.children import ends_of, prepared
+from orchestrator.worker.fanout.folding import Folding
+from orchestrator.worker.fanout.nursery import Nursery
+from orchestrator.worker.fanout.order import ChildEnd, FanOutOrder, Folded
+from orchestrator.worker.fanout.plan import Plan
+from orchestrator.worker.fanout.source import Source
+from orchestrator.worker.fanout.telling import keep_reports, told, unchanged
+from orchestrator.worker.fanout.trial import Trials, apply_all
+from orchestrator.worker.lodging import Lodging
+from sandboxes.providers.base import SandboxHandle, SandboxSpec
+from sandboxes.sandbox import Sandbox
+
+
+@dataclass(frozen=True)
+class ForkOrigin:
+    """What a child's sandbox is made from: its parent's. See `Origin`."""
+
+    source: Source
+    base: Base
+    inputs: Path
+
+    async def create(self, spec: SandboxSpec, labels: Mapping[str, str]) -> SandboxHandle:
+        """See `Origin`."""
+        return await self.source.create(spec, labels)
+
+    async def prepare(self, sandbox: Sandbox) -> None:
+        """A fork has all that it needs."""
+
+
+class FanOut:
+    """The fan-outs of one attempt."""
+
+    def __init__(self, work: Assignment, lodging: Lodging, sandbox: Sandbox, collector: Collector) -> None:
+        self._work = work
+        self._lodging = lodging
+        self._sandbox = sandbox
+        self._collector = collector
+        self._family = Family(work.store.engine)
+
+    async def run(self, order: FanOutOrder) -> Folded:
+        """Execute the children, merge what they changed, and apply it; or tell what came of that, when it is done already.
+
+        Raises `BadInput` for more than a run may fan out, `InfrastructureError`, or an error of the `sandboxes` package.
+        """
+        work = self._work
+        noted = await asyncio.to_thread(self._family.fan_out, work.run.id, order.key)
+        if noted is not None and noted.result is not None:
+            return Folded.from_json(noted.result)
+        children = await self._begun(order)
+        base = await self._base(order.key, noted)
+        source = Source(self._lodging, work.run.id)
+        if noted is not None:
+            await source.clear()
+        ends = await self._ends(order, children, ForkOrigin(source, base, self._lodging.inputs))
+        await source.go_on([child.id for child in children])
+        folded = await self._fold(order, noted, base, ends, source)
+        await source.clear()
+        await asyncio.to_thread(self._family.note_result, work.lease, order.key, folded.to_json())
+        told = {"key": order.key, "merged": folded.merged, "conflicts": folded.conflicts, "left_out": list(folded.left_out)}
+        work.recorder.emit("merge.finished", told)
+        return folded
+
+    async def _begun(self, order: FanOutOrder) -> Sequence[Run]:
+        """The children, in the record."""
+        work, caps = self._work, self._work.policy.fan_out
+        children = await asyncio.to_thread(self._family.children, work.run.id, order.key)
+        if not children:
+            with prepared(work, order) as new:
+                children = await asyncio.to_thread(
+                    self._family.begin, work.lease, order.key, new, max_depth=caps.max_depth, max_runs=caps.max_children + 1
+                )
+        if order.key not in work.past.fan_outs:
+            told = [{"run": child.id, "name": child.name} for child in children]
+            work.recorder.emit("fan_out.started", {"key": order.key, "children": told})
+        return children
+
+    async def _base(self, key: str, noted: Noted | None) -> Base:
+        """What the workspace holds now, or what was noted of it before the first child was forked."""
+        work = self._work
+        if noted is not None and noted.base is not None:
+            return await asyncio.to_thread(Base.kept, work.artifacts, noted.base)
+        base = await Base.of(self._sandbox, work.spec.inputs.exclude if work.spec.inputs else ())
+        artifact = await base.keep(work.artifacts, work.run.id, key)
+        await asyncio.to_thread(self._family.note_base, work.lease, key, artifact)
+        return base
+
+    async def _ends(self, order: FanOutOrder, children: Sequence[Run], origin: ForkOrigin) -> Sequence[ChildEnd]:
+        """The children when all of them have ended, in task order."""
+        most = self._work.policy.fan_out.max_parallel
+        nursery = Nursery(
+            self._work, origin, max_parallel=min(order.max_parallel or most, most), on_child_failure=order.on_child_failure
+        )
+        return await asyncio.to_thread(ends_of, self._work, await nursery.raise_all(children))
+
+    async def _fold(
+        self, order: FanOutOrder, noted: Noted | None, base: Base, ends: Sequence[ChildEnd], source: Source
+    ) -> Folded:
+        """Merge and apply. Where the workspace is not what it was, nothing of it is changed."""
+        scratch = self._work.folder.path / f"fan-out-{order.key}"
+        await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
+        try:
+            plan = await self._plan(order, noted, base, ends, source, scratch)
+            if not plan.folded.applied:
+                return plan.folded
+            await apply_all(self._sandbox, plan.edits, plan.contents, call_id=f"{self._work.task_id}:{order.key}:apply")
+            return plan.folded
+        except BaseChanged as exc:
+            return unchanged(ends).refused(f"the workspace was changed meanwhile: {exc}")
+        finally:
+            await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
+
+    async def _plan(
+        self, order: FanOutOrder, noted: Noted | None, base: Base, ends: Sequence[ChildEnd], source: Source, scratch: Path
+    ) -> Plan:
+        """What is to be done: what was noted, or what the children's work comes to, which is noted then."""
+        work = self._work
+        if noted is not None and noted.plan is not None:
+            return await asyncio.to_thread(Plan.kept, work.artifacts, noted.plan, scratch / "plan")
+        folding = Folding(work, self._sandbox, Trials(self._lodging, source), base, order, scratch)
+        children = await folding.children(ends)
+        merged = await folding.merged([children[end.name] for end in ends if end.succeeded])
+        await keep_reports(self._collector, await self._report_name(order.key), merged, ends, children)
+        folded = await asyncio.to_thread(told, merged, ends)
+        plan, artifact = await asyncio.to_thread(
+            Plan.keep, merged.result, folded, work.artifacts, work.run.id, order.key, scratch / "packed"
+        )
+        await asyncio.to_thread(self._family.note_plan, work.lease, order.key, artifact)
+        return plan
+
+    async def _report_name(self, key: str) -> str:
+        """`merge`, or for the fan-outs of an agent, which has many, a number as well."""
+        if self._work.spec.fan_out is not None:
+            return "merge"
+        noted = await asyncio.to_thread(self._family.fan_outs, self._work.run.id)
+        return f"merge-{[one.key for one in noted].index(key) + 1}"

@@ -118,8 +118,7 @@ def of_other_scripts(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     """What was said in earlier runs of a thread: no turn of it is this script's."""
     messages = list(messages)
     for message in messages:
-        for key in (_TURN, _PART):
-            message.response_metadata.pop(key, None)
+        message.response_metadata.pop(_TURN, None)
     return messages
 
 

@@ -1,0 +1,185 @@
+"""Children in forks of a run's sandbox, and their work in its workspace."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from orchestrator.runs.family import Family
+from orchestrator.runs.models import Event, Run, RunStatus
+from orchestrator.service import Service
+from orchestrator.spec import RunSpec
+from tests.integration.orchestrator.conftest import working
+
+FILES = {"a.txt": "one\ntwo\nthree\n", "b.txt": "b\n", "c.txt": "c\n"}
+
+Submit = Callable[..., tuple[Run, list[Event]]]
+
+
+@pytest.fixture(scope="module")
+def service(new_home: Any) -> Iterator[Service]:
+    with new_home() as settings, Service(settings) as opened, working(opened):
+        yield opened
+
+
+@pytest.fixture
+def submit(service: Service, tmp_path: Path) -> Submit:
+    """Runs a task over `FILES` to its end; its events besides."""
+
+    def to_its_end(files: Mapping[str, str] = FILES, **task: Any) -> tuple[Run, list[Event]]:
+        project = tmp_path / "project"
+        project.mkdir(exist_ok=True)
+        for name, text in files.items():
+            (project / name).write_text(text)
+        spec = RunSpec.model_validate({"inputs": {"path": "project"}, **task})
+        run_id = service.submit(spec, base_dir=tmp_path).id
+        events = list(service.follow(run_id))
+        return service.get(run_id), events
+
+    return to_its_end
+
+
+@pytest.fixture
+def kept(service: Service) -> Callable[[Run], dict[str, str]]:
+    """What a run has left, by name."""
+
+    def read(run: Run) -> dict[str, str]:
+        found = {}
+        for one in service.artifacts(run.id):
+            with service.open_artifact(run.id, one.name) as file:
+                found[one.name] = file.read().decode()
+        return found
+
+    return read
+
+
+@pytest.fixture
+def family(service: Service) -> Family:
+    return Family(service._of.engine)
+
+
+def output(events: list[Event]) -> str:
+    return "".join(event.data["text"] for event in events if event.type.endswith(".output"))
+
+
+def logged(events: list[Event]) -> str:
+    return "\n".join(event.data["text"] for event in events if event.type == "log")
+
+
+def test_what_children_changed_is_in_the_workspace_when_all_have_ended(
+    submit: Submit, family: Family, kept: Callable[[Run], dict[str, str]]
+) -> None:
+    fan_out = {"items": ["a", "b", "new"], "command": "echo ${{ item }} >> ${{ item }}.txt; pwd"}
+    run, events = submit(fan_out=fan_out, verify="cat a.txt b.txt new.txt")
+    assert (run.status, run.error) == (RunStatus.SUCCESS, None)
+    assert output(events) == "one\ntwo\nthree\na\nb\nb\nnew\n"
+    children = family.children(run.id)
+    assert [(child.name, child.status, child.place) for child in children] == [
+        (name, RunStatus.SUCCESS, place) for place, name in enumerate(["a", "b", "new"])
+    ]
+    report = json.loads(kept(run)["merge.json"])
+    assert {one["path"]: one["children"] for one in report["merged"]} == {"a.txt": ["a"], "b.txt": ["b"], "new.txt": ["new"]}
+    told = [event.type for event in events if event.type.startswith(("fan_out", "child", "merge"))]
+    assert told == ["fan_out.started", *["child.finished"] * 3, "merge.finished"]
+
+
+def test_a_conflict_fails_the_run_and_is_told(submit: Submit, kept: Callable[[Run], dict[str, str]]) -> None:
+    commands = [{"name": name, "command": f"sed -i s/two/{name}/ a.txt; echo x > {name}"} for name in ("ann", "bob")]
+    run, _ = submit(fan_out={"tasks": commands})
+    assert run.status is RunStatus.ERROR
+    assert run.error is not None
+    assert "1 conflict left" in run.error.message
+    left = kept(run)
+    assert "<<<<<<< ann" in left["patch.diff"]
+    assert "rename" not in left["merge.md"]
+    assert "bob" in left["unmerged/bob.patch"]
+    assert "unmerged/ann.patch" not in left
+
+
+def test_a_conflict_may_be_kept(submit: Submit) -> None:
+    commands = [{"name": name, "command": f"sed -i s/two/{name}/ a.txt"} for name in ("ann", "bob")]
+    merge = {"rules": [{"path": "*.txt", "policy": "theirs"}], "on_conflict": "keep"}
+    run, events = submit(fan_out={"tasks": commands, "merge": merge}, verify="cat a.txt")
+    assert (run.status, run.error) == (RunStatus.SUCCESS, None)
+    assert output(events) == "one\nbob\nthree\n"
+
+
+def test_a_check_leaves_out_who_breaks_it(submit: Submit, kept: Callable[[Run], dict[str, str]]) -> None:
+    commands = {"good": "echo x > x", "bad": "rm b.txt", "fine": "echo y > y"}
+    tasks = [{"name": name, "command": command} for name, command in commands.items()]
+    run, events = submit(fan_out={"tasks": tasks, "merge": {"verify": "cat b.txt", "on_conflict": "keep"}}, verify="ls")
+    assert (run.status, run.error) == (RunStatus.SUCCESS, None)
+    assert output(events).split() == ["a.txt", "b.txt", "c.txt", "x", "y"]
+    assert "left out: bad" in logged(events)
+    (left,) = json.loads(kept(run)["merge.json"])["not_merged"]
+    assert (left["name"], "b.txt: No such file" in left["output"]) == ("bad", True)
+
+
+def test_a_child_that_fails_leaves_its_work_and_the_others_are_merged(
+    submit: Submit, kept: Callable[[Run], dict[str, str]]
+) -> None:
+    tasks = [{"name": "good", "command": "echo x > x"}, {"name": "bad", "command": "echo y > y; exit 3"}]
+    run, events = submit(fan_out={"tasks": tasks}, verify="ls")
+    assert (run.status, run.error) == (RunStatus.SUCCESS, None)
+    assert output(events).split() == ["a.txt", "b.txt", "c.txt", "x"]
+    assert "+y" in kept(run)["unmerged/bad.patch"]
+    assert "failed: bad" in logged(events)
+
+
+def test_a_file_that_cannot_be_merged_is_made_anew(submit: Submit) -> None:
+    tasks = [{"name": name, "command": f"echo {name} > {name}.part; cat *.part > all.lock"} for name in ("a", "b")]
+    merge = {"rules": [{"path": "all.lock", "command": "cat *.part > all.lock"}]}
+    run, events = submit(fan_out={"tasks": tasks, "merge": merge}, verify="cat all.lock")
+    assert (run.status, run.error) == (RunStatus.SUCCESS, None)
+    assert output(events) == "a\nb\n"
+
+
+# Agents
+
+SCRIPT = {
+    "turns": [
+        {
+            "tool_calls": [
+                {"id": "one", "name": "task", "args": {"subagent_type": "general-purpose", "description": "append to a.txt"}},
+                {"id": "two", "name": "task", "args": {"subagent_type": "general-purpose", "description": "append to b.txt"}},
+            ]
+        },
+        {"tool_calls": [{"id": "see", "name": "execute", "args": {"command": "cat a.txt b.txt"}}]},
+        {"text": "done"},
+    ],
+    "subagents": [
+        {
+            "when": "append to",
+            "turns": [
+                {
+                    "tool_calls": [
+                        {
+                            "id": "do",
+                            "name": "execute",
+                            "args": {"command": "echo more >> {{ prompt.match('to (.*)') }}"},
+                        }
+                    ]
+                },
+                {"text": "appended to {{ prompt.match('to (.*)') }}"},
+            ],
+        }
+    ],
+}
+
+
+def test_subagents_work_in_forks_and_their_agent_sees_what_they_changed(
+    submit: Submit, family: Family, tmp_path: Path
+) -> None:
+    (tmp_path / "script.yaml").write_text(yaml.safe_dump(SCRIPT))
+    run, events = submit(agent={"prompt": "go", "model": "scripted:script.yaml"})
+    assert (run.status, run.error) == (RunStatus.SUCCESS, None)
+    results = {event.data["id"]: event.data["text"] for event in events if event.type == "tool.result"}
+    assert results["one"] == "appended to a.txt\n\n[Merged: 1 file ('a.txt').]"
+    assert results["two"] == "appended to b.txt\n\n[Merged: 1 file ('b.txt').]"
+    assert "one\ntwo\nthree\nmore\nb\nmore" in results["see"]
+    assert [child.name for child in family.children(run.id)] == ["general-purpose-1", "general-purpose-2"]

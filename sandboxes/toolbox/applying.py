@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sandboxes.errors import ProtocolError
@@ -24,20 +24,26 @@ async def apply(
     blobs: list[tuple[str, int]] = []
 
     async def pieces() -> AsyncIterator[bytes]:
-        buffer = bytearray()
-        for blob in new_blobs(edits):
-            content = await asyncio.to_thread(contents, blob)
-            blobs.append((blob, len(content)))
-            buffer += content
-            if len(buffer) >= wire.PIECE:
-                yield bytes(buffer)
-                buffer.clear()
-        yield bytes(buffer)
+        wanted = iter(new_blobs(edits))
+        while piece := await asyncio.to_thread(_next_piece, wanted, contents, blobs):
+            yield piece
 
     token = await transfer.send(client, None, pieces(), mode=None)
     described = [(edit.path, state(edit.before), state(edit.after)) for edit in edits]
     reply = await client.call("apply", path=root, token=token, blobs=blobs, edits=described, key=key, deadline=None)
     return applied(reply.get("refused", list), edits)
+
+
+def _next_piece(wanted: Iterator[str], contents: Callable[[str], bytes], blobs: list[tuple[str, int]]) -> bytes:
+    """The next contents together, of about the size of a piece; nothing at their end. Notes which they are in `blobs`."""
+    piece = bytearray()
+    for blob in wanted:
+        content = contents(blob)
+        blobs.append((blob, len(content)))
+        piece += content
+        if len(piece) >= wire.PIECE:
+            break
+    return bytes(piece)
 
 
 def applied(refused: Collection[object], edits: Sequence[Edit]) -> Applied:

@@ -121,11 +121,14 @@ async def asked_long(client: ToolboxClient, op: str, **fields: Any) -> tuple[Rep
     spilled = reply.maybe("file", str)
     if spilled is None:
         return reply, reply.payload
+    size = reply.get("size", int)
+    if size > ANSWER_CAP:
+        raise ProtocolError(f"the sandbox's helper answered '{op}' with more than {ANSWER_CAP} bytes")
     content = bytearray()
     async for piece in download(client, spilled):
         content += piece
-        if len(content) > ANSWER_CAP:
-            raise ProtocolError(f"the sandbox's helper answered '{op}' with more than {ANSWER_CAP} bytes")
+        if len(content) > size or (len(piece) < wire.PIECE and len(content) < size):
+            raise ProtocolError(f"the sandbox's helper announced an answer of {size} bytes to '{op}', and sent others")
     await client.call("delete", path=spilled)
     return reply, bytes(content)
 

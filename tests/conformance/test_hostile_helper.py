@@ -6,7 +6,7 @@ import tracemalloc
 import pytest
 
 from sandboxes.errors import FanfoldSandboxError, ProtocolError, SandboxError, SandboxGone, SandboxTimeout
-from sandboxes.sandbox import CommandSpec
+from sandboxes.sandbox import CommandSpec, Edit, FileEntry
 from sandboxes.testing import hostile
 from sandboxes.toolbox import client as toolbox
 from sandboxes.toolbox.attached import ToolboxSandbox
@@ -120,13 +120,14 @@ ANSWERS = {
         {
             "entries": {"path": 1}, "matches": "x", "encoding": 7, "size": "large", "out": [], "done": 3, "taken": "yes",
             "exit_code": "0", "head": None, "omitted": -1, "known": 1, "occurrences": True, "truncated": "no", "file": 9,
-            "outcomes": {},
+            "outcomes": {}, "layer": "yes", "records": "all", "refused": "a",
         },
         b"x",
     ),
     "wrong-items": (
-        {"entries": [1, None, []], "matches": [[], {"path": 3}], "truncated": False, "outcomes": [3, None, [1, 2, 3]]},
-        b"",
+        {"entries": [1, None, []], "matches": [[], {"path": 3}], "truncated": False, "outcomes": [3, None, [1, 2, 3]],
+         "layer": True, "records": 0, "refused": ["b", None, 3]},
+        b"a",
     ),
     "negative": (
         {"size": -1, "out": -5, "exit_code": -1, "head": -7, "omitted": -1, "lost": -2, "start_line": -1, "end_line": -2,
@@ -135,7 +136,8 @@ ANSWERS = {
     ),
     "enormous": (
         {"size": 2**70, "out": 2**70, "exit_code": 2**70, "head": 2**70, "omitted": 2**70, "lost": 2**70, "file": "/x",
-         "encoding": "utf-8", "timed_out": False, "next_byte": 2**70, "occurrences": 2**70, "outcomes": [[2**70]]},
+         "encoding": "utf-8", "timed_out": False, "next_byte": 2**70, "occurrences": 2**70, "outcomes": [[2**70]],
+         "layer": True, "records": 2**70, "refused": ["a"] * 2000},
         b"abc",
     ),
     "contradictions": (
@@ -184,6 +186,9 @@ CALLS = {
     "command": lambda box: box.command("x"),
     "download-stream": lambda box: _take(box.download_stream("/x")),
     "upload-stream": lambda box: box.upload_stream("/x", _pieces()),
+    "manifest": lambda box: box.manifest("/x"),
+    "changes": lambda box: box.changes("/x", {"a": FileEntry("a", "100644", 1, "0" * 40)}, folders=True),
+    "apply": lambda box: box.apply("/x", [Edit("a", FileEntry("a", "100644", 1, "0" * 40), None)], bytes, call_id="x"),
 }
 
 

@@ -173,7 +173,7 @@ class ChangeChecks(Checks):
         assert names(await told(sandbox, base)) == {"+d/x", "-d/a", "-d/in/b", "-d/in/deep/c", "+mode"}
 
     async def test_empty_folders_are_told_only_to_who_asks(self, sandbox: Sandbox, place: str) -> None:
-        await ok(sandbox, f"cd {place} && mkdir -p a/b/c d/e left f/skip && echo > d/x && mkfifo left/pipe")
+        await ok(sandbox, f"cd {place} && mkdir -p a/b/c d/e f/skip left && echo > d/x && mkfifo left/pipe")
         entries = await sandbox.manifest(place, exclude=["skip"], folders=True)
         empty = [(entry.path, entry.mode, entry.size) for entry in entries if entry.path != "d/x"]
         assert empty == [(path, "040000", 0) for path in ("a/b/c", "d/e", "f", "left")]

@@ -8,7 +8,6 @@ finds one without removes it. A state is `MODE BLOB` as in a Git tree, or None w
 import contextlib
 import json
 import os
-import shutil
 import threading
 
 from . import search, survey, text
@@ -20,10 +19,11 @@ PIECE = 1024 * 1024
 _APPLYING = threading.Lock()
 
 
-def apply(root, edits, contents):
+def apply(root, edits, contents, upper=None):
     """Change all the paths of `edits`, or name those that are not as they were. An edit is (path, state before, state after).
 
-    They are sorted, and agree with each other. Raises `OSError` or `Refused`; then everything is as it was.
+    They are sorted, and agree with each other. `upper` is the layer that `root` is written to, if it is an overlay. Raises
+    `OSError` or `Refused`; then everything is as it was.
     """
     search.check_folder(root)
     with _APPLYING:
@@ -34,12 +34,12 @@ def apply(root, edits, contents):
         place = os.path.join(root, search.STAGING + os.urandom(8).hex())
         os.mkdir(place, 0o700)
         try:
-            return {"refused": _apply(root, place, edits, contents)}
+            return {"refused": _apply(root, place, edits, contents, upper)}
         finally:
             settle(root, place)
 
 
-def _apply(root, place, edits, contents):
+def _apply(root, place, edits, contents, upper):
     for part in ("new", "old"):
         os.mkdir(os.path.join(place, part))
     for index, (path, _, after) in enumerate(edits):
@@ -48,6 +48,8 @@ def _apply(root, place, edits, contents):
     found = survey.Survey(root, edits)
     if found.refused:
         return found.refused[:REFUSED]
+    if upper is not None:
+        _keep_copies(root, place, found, upper)
     with open(os.path.join(place, "plan.new"), "w") as file:
         json.dump(found.plan(), file)
     os.rename(os.path.join(place, "plan.new"), os.path.join(place, "plan"))
@@ -56,11 +58,24 @@ def _apply(root, place, edits, contents):
     return []
 
 
+def _keep_copies(root, place, found, upper):
+    """Copy what lies in a lower layer: the kernel would copy it to move it, and wait for the disk each time."""
+    import shutil
+
+    for index, path in found.aside:
+        if not os.path.lexists(os.path.join(upper, path)):
+            shutil.copy2(os.path.join(root, path), os.path.join(place, "old", str(index)), follow_symlinks=False)
+
+
 def _move(root, place, found):
     at = ""
     try:
         for index, at in found.aside:
-            os.rename(os.path.join(root, at), os.path.join(place, "old", str(index)))
+            kept = os.path.join(place, "old", str(index))
+            if os.path.lexists(kept):
+                os.unlink(os.path.join(root, at))
+            else:
+                os.rename(os.path.join(root, at), kept)
         for at, _ in reversed(found.vacated):
             os.rmdir(os.path.join(root, at))
         for at in found.made:
@@ -79,6 +94,8 @@ def _move(root, place, found):
 
 def settle(root, place):
     """Put everything back if it was being moved, and remove the folder. Who is stopped in the middle can begin again."""
+    import shutil
+
     plan = os.path.join(place, "plan")
     try:
         with open(plan) as file:

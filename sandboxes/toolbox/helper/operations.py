@@ -119,7 +119,9 @@ class Operations:
         draft = connection.uploads.take(header["token"])
         try:
             contents = edits.Contents(draft.descriptor, header["blobs"])
-            action = lambda: edits.apply(self._path(header), header["edits"], contents)  # noqa: E731
+            path = self._path(header)
+            upper = layer.counterpart(path, self._workdir, self._upper)
+            action = lambda: edits.apply(path, header["edits"], contents, upper)  # noqa: E731
             return self._journal.once(header["key"], action), b""
         finally:
             draft.close()

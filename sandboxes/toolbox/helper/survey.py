@@ -146,11 +146,12 @@ def _state(path, status):
 
 
 def _permissions(status, after):
-    """What a new file keeps of the permissions of an old one."""
+    """What a new file keeps of the permissions of an old one; None when it has these as it is made."""
     if status is None or not stat.S_ISREG(status.st_mode) or after.startswith("120000"):
         return None
-    old = stat.S_IMODE(status.st_mode)
-    readable = (old & 0o444) >> 2
-    if after.startswith("100755"):
-        return old if old & 0o100 else old | readable | 0o100
-    return old & ~0o111 if old & 0o100 else old
+    old, usual = stat.S_IMODE(status.st_mode), 0o755 if after.startswith("100755") else 0o644
+    if (old & 0o100) == (usual & 0o100):
+        kept = old
+    else:
+        kept = old & ~0o111 if old & 0o100 else old | (old & 0o444) >> 2 | 0o100
+    return None if kept == usual else kept

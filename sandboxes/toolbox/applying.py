@@ -30,6 +30,7 @@ async def apply(
 
     token = await transfer.send(client, None, pieces(), mode=None)
     described = [(edit.path, state(edit.before), state(edit.after)) for edit in edits]
+    key = f"{key}:apply"  # a command may have the same
     reply = await client.call("apply", path=root, token=token, blobs=blobs, edits=described, key=key, deadline=None)
     return applied(reply.get("refused", list), edits)
 

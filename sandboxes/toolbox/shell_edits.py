@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from io import BytesIO
 from typing import BinaryIO, Final
 
-from sandboxes.errors import ProtocolError, SandboxError
+from sandboxes.errors import ProtocolError, SandboxError, SandboxTimeout
 from sandboxes.sandbox import CommandSpec
 from sandboxes.toolbox.applying import applied, state
 from sandboxes.toolbox.helper import search, text
@@ -26,6 +26,8 @@ ATTEMPTS: Final = 5
 """How often edits begin again that were killed in the middle; the next attempt puts back what was moved."""
 SECONDS: Final = 3600.0
 """How long edits may take: each is a few processes in the sandbox."""
+GRACE: Final = 60.0
+"""Seconds beyond that until their end must be known."""
 ANSWER_CAP: Final = 16 * 1024 * 1024
 """Bytes that the script may print."""
 
@@ -46,7 +48,7 @@ class ShellEdits:
             known = await command.known()
             if not known:
                 await self._begin(command, root, edits, contents)
-            lines = await self._answer(command)
+            lines = await self._awaited(command)
             failed = next((line for line in lines or () if line.startswith(b"F ")), None)
             if lines is not None and failed is None:
                 return applied([unword(line[2:].decode("ascii", "replace")) for line in lines], edits)
@@ -64,6 +66,13 @@ class ShellEdits:
             await self._files.upload(f"{root.rstrip('/')}/{name}/tar", _pieces(packed), 0o600, None)
         words = [SHELL, "-c", script("prelude", "edits"), "fanfold", self._channel.state, word(root), name]
         await command.begin(CommandSpec(words, timeout=SECONDS), "/")
+
+    async def _awaited(self, command: ShellCommand) -> list[bytes] | None:
+        try:
+            async with asyncio.timeout(SECONDS + GRACE):
+                return await self._answer(command)
+        except TimeoutError as exc:
+            raise SandboxTimeout(f"edits in the sandbox did not end within {SECONDS + GRACE:g} s") from exc
 
     async def _answer(self, command: ShellCommand) -> list[bytes] | None:
         """What the script has answered; None when it did not come to its end."""

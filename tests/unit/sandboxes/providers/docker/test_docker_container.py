@@ -61,6 +61,15 @@ def test_the_toolbox_cannot_be_changed_from_inside():
     assert toolbox["ReadOnly"] is True
 
 
+def test_what_a_fork_writes_can_only_be_looked_at_in_its_layer():
+    under = container.Under("sbx-fedcba9876543210", ("below",), ("/vol/below",), 0o755)
+    plan = container.Plan(SANDBOX, "example:1", NOBODY_IN_PARTICULAR, "then", "later", under=under)
+    mounts = container.configuration(SandboxSpec(), plan, "1.41")["host_config"]["Mounts"]
+    [seen] = [mount for mount in mounts if mount["Target"] == layout.LAYER]
+    assert (seen["Source"], seen["ReadOnly"]) == (layout.layer_volume(SANDBOX), True)
+    assert layout.LAYER not in {mount["Target"] for mount in host()["Mounts"]}
+
+
 def test_mounts_can_only_be_read(tmp_path):
     config = host(
         mounts=[

@@ -18,8 +18,8 @@ from orchestrator.worker.collect import Collector
 from orchestrator.worker.fanout import declared
 from orchestrator.worker.fanout.changes import keep_changes
 from orchestrator.worker.fanout.operation import FanOut
-from orchestrator.worker.fanout.order import REPORT
-from orchestrator.worker.fanout.subagents import SubagentForks, is_subagent
+from orchestrator.worker.fanout.order import REPORT, is_subagent
+from orchestrator.worker.fanout.subagents import SubagentForks
 from orchestrator.worker.frozen import bring_files
 from orchestrator.worker.lodging import Lodging
 from orchestrator.worker.meter import Meter

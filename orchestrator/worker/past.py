@@ -21,16 +21,16 @@ class Past:
     """For each kind of output how many bytes of events it has taken."""
     children: set[str] = field(default_factory=set)
     """Ids of children whose end was told."""
-    fan_outs: set[str] = field(default_factory=set)
-    """Keys of the fan-outs whose beginning was told."""
+    fan_outs: set[tuple[str, str]] = field(default_factory=set)
+    """What was told of fan-outs: the types of events, and the keys."""
     agent: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     """What the agent said and did."""
 
     def take(self, event: Event) -> None:
         """One event, in order."""
         thing, _, what = event.type.partition(".")
-        if event.type == "fan_out.started":
-            self.fan_outs.add(event.data["key"])
+        if event.type in ("fan_out.started", "merge.finished"):
+            self.fan_outs.add((event.type, event.data["key"]))
         elif what == "started":
             self.started.add(thing)
         elif what == "output" and "offset" in event.data:

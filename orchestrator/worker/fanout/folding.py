@@ -5,22 +5,22 @@ from __future__ import annotations
 import asyncio
 import posixpath
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.runs.family import Family
 from orchestrator.worker.assignment import Assignment
-from orchestrator.worker.fanout.base import Base, FetchingStore
+from orchestrator.worker.fanout.asking import Asking
+from orchestrator.worker.fanout.base import FetchingStore
+from orchestrator.worker.fanout.merged import Merged, edits_of, settled
 from orchestrator.worker.fanout.order import ChildEnd, FanOutOrder
-from orchestrator.worker.fanout.plan import edits_of
-from orchestrator.worker.fanout.telling import Merged
+from orchestrator.worker.fanout.origin import ForkOrigin
 from orchestrator.worker.fanout.trial import Trials, run_command
 from sandboxes.sandbox import Sandbox
 from sandboxes.workspace.merge import Child, MergeResult, merge
 from sandboxes.workspace.merge.report import Verification
 from sandboxes.workspace.merge.verified import Checked, verified
 from sandboxes.workspace.packed import read_pack
-from sandboxes.workspace.tree import Node, Tree
+from sandboxes.workspace.tree import Node
 
 COMMAND_TIMEOUT = 600.0
 """Seconds for a command that makes a file anew."""
@@ -30,18 +30,21 @@ class Folding:
     """Merges the work of the children of one fan-out. The run's sandbox goes on meanwhile, but for the trials."""
 
     def __init__(
-        self, work: Assignment, sandbox: Sandbox, trials: Trials, base: Base, order: FanOutOrder, scratch: Path
+        self, work: Assignment, order: FanOutOrder, sandbox: Sandbox, trials: Trials, fork: ForkOrigin, scratch: Path
     ) -> None:
+        """`fork` is what the children were made from; `scratch` is a folder of nobody else's, to be made."""
         self._work = work
-        self._sandbox = sandbox
-        self._trials = trials
         self._order = order
+        self._trials = trials
+        self._fork = fork
         self._scratch = scratch
-        self._store = FetchingStore.over(scratch / "base", base, sandbox)
-        self._tree = base.tree(self._store)
+        self._store = FetchingStore.over(scratch / "base", fork.base, sandbox)
+        self._tree = fork.base.tree(self._store)
+        self._asking: Asking | None = None
 
-    async def merged(self, children: Sequence[Child]) -> Merged:
-        """What these children changed together. Raises `BaseChanged` when the workspace is not what it was."""
+    async def merged(self, ends: Sequence[ChildEnd], children: Sequence[Child]) -> Merged:
+        """What these children changed together, who ended so. Raises `BaseChanged` when the workspace is not what it was."""
+        self._asking = Asking(self._work, self._order, self._fork, ends, self._store, self._child)
         policy, check = self._order.merge.to_policy(), self._order.merge.verify
         if check is None:
             return Merged(await self._finished(await asyncio.to_thread(merge, self._tree, children, policy)))
@@ -65,7 +68,11 @@ class Folding:
         return Child(end.name, packed.changes, packed.contents)
 
     async def _finished(self, result: MergeResult) -> MergeResult:
-        """The result with the files made anew that no merge can make: those of rules with a command."""
+        """The result with what no merge can make: files that a command makes anew, and what an agent is asked about."""
+        result = await self._made_anew(result)
+        return await self._asking.settle(result) if self._asking is not None else result
+
+    async def _made_anew(self, result: MergeResult) -> MergeResult:
         to_make = [one for one in result.conflicts if one.command is not None and not one.settled]
         if not to_make:
             return result
@@ -98,10 +105,3 @@ class Folding:
         told = "passes" if tried.exit_code == 0 else f"ends with {tried.exit_code}"
         self._work.recorder.log("info", f"verify {told} with the work of {names}")
         return Checked(tried.exit_code == 0, self._work.recorder.redactor.text(tried.output), tried.exit_code)
-
-
-def settled(result: MergeResult, made: dict[str, Node | None]) -> MergeResult:
-    """The result with these nodes at paths that were in conflict, and nothing to decide there any more."""
-    entries = {path: node for path, node in {**result.tree.entries, **made}.items() if node is not None}
-    conflicts = tuple(replace(one, settled=True) if one.path in made else one for one in result.conflicts)
-    return replace(result, tree=Tree(entries), conflicts=conflicts)

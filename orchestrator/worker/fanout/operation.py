@@ -4,43 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.runs.family import Family
 from orchestrator.runs.family import FanOut as Noted
-from orchestrator.runs.models import Run
 from orchestrator.worker.assignment import Assignment
 from orchestrator.worker.collect import Collector
 from orchestrator.worker.fanout.base import Base, BaseChanged
-from orchestrator.worker.fanout.children import ends_of, prepared
+from orchestrator.worker.fanout.brood import Brood
 from orchestrator.worker.fanout.folding import Folding
-from orchestrator.worker.fanout.nursery import Nursery
-from orchestrator.worker.fanout.order import ChildEnd, FanOutOrder, Folded
+from orchestrator.worker.fanout.order import ASKING, ChildEnd, FanOutOrder, Folded
+from orchestrator.worker.fanout.origin import ForkOrigin
 from orchestrator.worker.fanout.plan import Plan
 from orchestrator.worker.fanout.source import Source
 from orchestrator.worker.fanout.telling import keep_reports, told, unchanged
 from orchestrator.worker.fanout.trial import Trials, apply_all
 from orchestrator.worker.lodging import Lodging
-from sandboxes.providers.base import SandboxHandle, SandboxSpec
 from sandboxes.sandbox import Sandbox
-
-
-@dataclass(frozen=True)
-class ForkOrigin:
-    """What a child's sandbox is made from: its parent's. See `Origin`."""
-
-    source: Source
-    base: Base
-    inputs: Path
-
-    async def create(self, spec: SandboxSpec, labels: Mapping[str, str]) -> SandboxHandle:
-        """See `Origin`."""
-        return await self.source.create(spec, labels)
-
-    async def prepare(self, sandbox: Sandbox) -> None:
-        """A fork has all that it needs."""
 
 
 class FanOut:
@@ -62,33 +43,23 @@ class FanOut:
         noted = await asyncio.to_thread(self._family.fan_out, work.run.id, order.key)
         if noted is not None and noted.result is not None:
             return Folded.from_json(noted.result)
-        children = await self._begun(order)
+        brood = Brood(work, order)
+        await brood.begin()
         base = await self._base(order.key, noted)
         source = Source(self._lodging, work.run.id)
         if noted is not None:
             await source.clear()
-        ends = await self._ends(order, children, ForkOrigin(source, base, self._lodging.inputs))
-        await source.go_on([child.id for child in children])
-        folded = await self._fold(order, noted, base, ends, source)
+        fork = ForkOrigin(source, base, self._lodging.inputs)
+        ends = await brood.ends(fork)
+        await source.go_on(brood.ids)
+        folded = await self._fold(order, noted, fork, ends)
         await source.clear()
+        if ("merge.finished", order.key) not in work.past.fan_outs:
+            sums = {"merged": folded.merged, "conflicts": folded.conflicts, "left_out": list(folded.left_out)}
+            work.recorder.emit("merge.finished", {"key": order.key, **sums})
+            await work.recorder.flush()
         await asyncio.to_thread(self._family.note_result, work.lease, order.key, folded.to_json())
-        told = {"key": order.key, "merged": folded.merged, "conflicts": folded.conflicts, "left_out": list(folded.left_out)}
-        work.recorder.emit("merge.finished", told)
         return folded
-
-    async def _begun(self, order: FanOutOrder) -> Sequence[Run]:
-        """The children, in the record."""
-        work, caps = self._work, self._work.policy.fan_out
-        children = await asyncio.to_thread(self._family.children, work.run.id, order.key)
-        if not children:
-            with prepared(work, order) as new:
-                children = await asyncio.to_thread(
-                    self._family.begin, work.lease, order.key, new, max_depth=caps.max_depth, max_runs=caps.max_children + 1
-                )
-        if order.key not in work.past.fan_outs:
-            told = [{"run": child.id, "name": child.name} for child in children]
-            work.recorder.emit("fan_out.started", {"key": order.key, "children": told})
-        return children
 
     async def _base(self, key: str, noted: Noted | None) -> Base:
         """What the workspace holds now, or what was noted of it before the first child was forked."""
@@ -100,22 +71,14 @@ class FanOut:
         await asyncio.to_thread(self._family.note_base, work.lease, key, artifact)
         return base
 
-    async def _ends(self, order: FanOutOrder, children: Sequence[Run], origin: ForkOrigin) -> Sequence[ChildEnd]:
-        """The children when all of them have ended, in task order."""
-        most = self._work.policy.fan_out.max_parallel
-        nursery = Nursery(
-            self._work, origin, max_parallel=min(order.max_parallel or most, most), on_child_failure=order.on_child_failure
-        )
-        return await asyncio.to_thread(ends_of, self._work, await nursery.raise_all(children))
-
     async def _fold(
-        self, order: FanOutOrder, noted: Noted | None, base: Base, ends: Sequence[ChildEnd], source: Source
+        self, order: FanOutOrder, noted: Noted | None, fork: ForkOrigin, ends: Sequence[ChildEnd]
     ) -> Folded:
         """Merge and apply. Where the workspace is not what it was, nothing of it is changed."""
         scratch = self._work.folder.path / f"fan-out-{order.key}"
         await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
         try:
-            plan = await self._plan(order, noted, base, ends, source, scratch)
+            plan = await self._plan(order, noted, fork, ends, scratch)
             if not plan.folded.applied:
                 return plan.folded
             await apply_all(self._sandbox, plan.edits, plan.contents, call_id=f"{self._work.task_id}:{order.key}:apply")
@@ -126,15 +89,15 @@ class FanOut:
             await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
 
     async def _plan(
-        self, order: FanOutOrder, noted: Noted | None, base: Base, ends: Sequence[ChildEnd], source: Source, scratch: Path
+        self, order: FanOutOrder, noted: Noted | None, fork: ForkOrigin, ends: Sequence[ChildEnd], scratch: Path
     ) -> Plan:
         """What is to be done: what was noted, or what the children's work comes to, which is noted then."""
         work = self._work
         if noted is not None and noted.plan is not None:
             return await asyncio.to_thread(Plan.kept, work.artifacts, noted.plan, scratch / "plan")
-        folding = Folding(work, self._sandbox, Trials(self._lodging, source), base, order, scratch)
+        folding = Folding(work, order, self._sandbox, Trials(self._lodging, fork.source), fork, scratch)
         children = await folding.children(ends)
-        merged = await folding.merged([children[end.name] for end in ends if end.succeeded])
+        merged = await folding.merged(ends, [children[end.name] for end in ends if end.succeeded])
         await keep_reports(self._collector, await self._report_name(order.key), merged, ends, children)
         folded = await asyncio.to_thread(told, merged, ends)
         plan, artifact = await asyncio.to_thread(
@@ -148,4 +111,5 @@ class FanOut:
         if self._work.spec.fan_out is not None:
             return "merge"
         noted = await asyncio.to_thread(self._family.fan_outs, self._work.run.id)
-        return f"merge-{[one.key for one in noted].index(key) + 1}"
+        keys = [one.key for one in noted if not one.key.endswith(f"-{ASKING}")]
+        return f"merge-{keys.index(key) + 1}"

@@ -12,6 +12,10 @@ from orchestrator.spec import RunSpec
 
 OnChildFailure = Literal["continue", "cancel"]
 """What becomes of the others when one child fails."""
+SUBAGENTS = "task"
+"""How the key of a fan-out begins, after the epoch, whose children are subagents."""
+ASKING = "ask"
+"""How the key of one ends whose child settles the conflicts of another."""
 REPORT = "report.md"
 """The artifact of a child with an agent's last answer."""
 
@@ -96,3 +100,9 @@ class Folded:
     def from_json(cls, value: Mapping[str, Any]) -> Folded:
         """What `to_json` gave."""
         return cls(**{**value, "failed": tuple(value["failed"]), "left_out": tuple(value["left_out"])})
+
+
+def is_subagent(fan_out: str | None) -> bool:
+    """Whether a child of the fan-out with this key is a subagent, which has none of its own."""
+    _, _, kind = (fan_out or "").partition("-")
+    return kind.startswith(SUBAGENTS) or kind.endswith(f"-{ASKING}")

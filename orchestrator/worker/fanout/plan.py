@@ -9,6 +9,7 @@ from pathlib import Path
 from orchestrator.runs.artifacts import ArtifactStore
 from orchestrator.runs.files import RESERVED
 from orchestrator.runs.models import Artifact
+from orchestrator.worker.fanout.merged import edits_of
 from orchestrator.worker.fanout.order import Folded
 from sandboxes.sandbox import Edit
 from sandboxes.workspace.merge import Contents, MergeResult
@@ -46,10 +47,3 @@ class Plan:
         packed = read_pack(file, folder / "objects")
         edits = [Edit(path, packed.before.get(path), after) for path, after in packed.changes.items()]
         return cls(edits, packed.contents, Folded.from_json(packed.value))
-
-
-def edits_of(result: MergeResult) -> list[Edit]:
-    """What makes the result of its base."""
-    before, after = result.base.entries, result.tree.entries
-    paths = [path for path, node in after.items() if before.get(path) != node]
-    return [Edit(path, before.get(path), after.get(path)) for path in (*paths, *(before.keys() - after.keys()))]

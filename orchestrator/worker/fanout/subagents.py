@@ -12,20 +12,11 @@ from orchestrator.agentspec import AgentSpec
 from orchestrator.spec import RunSpec
 from orchestrator.worker.assignment import Assignment
 from orchestrator.worker.fanout.operation import FanOut
-from orchestrator.worker.fanout.order import FanOutOrder, Folded, NewChild
+from orchestrator.worker.fanout.order import SUBAGENTS, FanOutOrder, Folded, NewChild
 from sandboxes.providers.base import Capabilities
 
 if TYPE_CHECKING:
     from orchestrator.agent.harness.fan_out import TaskCall
-
-SUBAGENTS = "task"
-"""How the key of such a fan-out goes on after the epoch."""
-
-
-def is_subagent(fan_out: str | None) -> bool:
-    """Whether a child of the fan-out with this key is a subagent, which has none of its own."""
-    return fan_out is not None and fan_out.partition("-")[2].startswith(SUBAGENTS)
-
 
 class SubagentForks:
     """See `orchestrator.agent.fanning.Forks`."""

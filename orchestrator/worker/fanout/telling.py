@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.worker.collect import Collector
+from orchestrator.worker.fanout.merged import Merged
 from orchestrator.worker.fanout.order import ChildEnd, Folded
 from sandboxes.errors import PatchRefused
-from sandboxes.workspace.merge import Child, Contents, MergeResult
+from sandboxes.workspace.merge import Child, Contents
 from sandboxes.workspace.merge.display import conflict_files
-from sandboxes.workspace.merge.report import Failed, MergeReport, Verification
+from sandboxes.workspace.merge.report import Failed, MergeReport
 from sandboxes.workspace.merge.summary import merge_summary
-from sandboxes.workspace.merge.verified import LeftOut
 from sandboxes.workspace.patch import diff
 from sandboxes.workspace.tree import BaseTree, Tree
 
@@ -22,17 +22,6 @@ FILES_CAP = 256
 """Files that show conflicts."""
 BYTES_CAP = 1024 * 1024
 """Bytes of all of them together."""
-
-
-@dataclass(frozen=True)
-class Merged:
-    """What the work of the children came to."""
-
-    result: MergeResult
-    left_out: tuple[LeftOut, ...] = ()
-    """Children whose work is not in it."""
-    verification: Verification | None = None
-    """How it was checked; None where there is no check."""
 
 
 def told(merged: Merged, ends: Sequence[ChildEnd]) -> Folded:

@@ -183,3 +183,28 @@ def test_subagents_work_in_forks_and_their_agent_sees_what_they_changed(
     assert results["two"] == "appended to b.txt\n\n[Merged: 1 file ('b.txt').]"
     assert "one\ntwo\nthree\nmore\nb\nmore" in results["see"]
     assert [child.name for child in family.children(run.id)] == ["general-purpose-1", "general-purpose-2"]
+
+
+RESOLVER = {
+    "turns": [
+        {
+            "expect": {"contains": ["a.txt", "/tmp/conflicts/bob/"]},
+            "tool_calls": [
+                {"id": "look", "name": "execute", "args": {"command": "cat /tmp/conflicts/bob/a.txt.theirs extra"}},
+                {"id": "do", "name": "execute", "args": {"command": "sed -i s/.*ann.*/both/ a.txt; touch elsewhere"}},
+            ],
+        },
+        {"expect": {"result": "look", "contains": ["bob", "there"]}, "text": "settled"},
+    ]
+}
+
+
+@pytest.mark.parametrize("check", [None, "grep both a.txt"])
+def test_an_agent_settles_what_it_is_asked_about(submit: Submit, family: Family, tmp_path: Path, check: str | None) -> None:
+    (tmp_path / "resolver.yaml").write_text(yaml.safe_dump(RESOLVER))
+    tasks = [{"name": name, "command": f"sed -i s/two/{name}/ a.txt; echo there > extra"} for name in ("ann", "bob")]
+    merge = {"rules": [{"path": "a.txt", "policy": "ask"}], "resolver": {"model": "scripted:resolver.yaml"}, "verify": check}
+    run, events = submit(fan_out={"tasks": tasks, "merge": merge}, verify="cat a.txt; ls")
+    assert (run.status, run.error) == (RunStatus.SUCCESS, None)
+    assert output(events).split() == ["one", "both", "three", "a.txt", "b.txt", "c.txt", "extra"]
+    assert [child.name for child in family.tree(run.id)] == ["ann", "bob", "resolver"]

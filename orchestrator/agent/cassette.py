@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import unified_diff
 from typing import Any
@@ -109,6 +110,26 @@ def as_yaml(value: Any) -> str:
 def dump_cassette(cassette: Cassette) -> bytes:
     """The file of a cassette; `load_cassette` takes it back."""
     return as_yaml(cassette.model_dump(mode="json", exclude_defaults=True)).encode()
+
+
+def joined(cassettes: Sequence[Cassette]) -> Cassette:
+    """One recording out of several, the first one's exchanges first: of an agent, and of those that worked for it elsewhere."""
+    tools: dict[str, list[Json]] = {}
+    exchanges: list[Exchange] = []
+    for one in cassettes:
+        before = len(exchanges)
+        names = {old: _named(known, tools) for old, known in one.tools.items()}
+        for exchange in one.exchanges:
+            after = exchange.after + before if exchange.after else 0
+            exchanges.append(exchange.model_copy(update={"after": after, "tools": names.get(exchange.tools or "")}))
+    return Cassette(model=cassettes[0].model, tools=tools, exchanges=exchanges)
+
+
+def _named(wanted: list[Json], tools: dict[str, list[Json]]) -> str:
+    """The name of a set of tools, which is added when it is new."""
+    name = next((name for name, known in tools.items() if known == wanted), f"t{len(tools) + 1}")
+    tools.setdefault(name, wanted)
+    return name
 
 
 @dataclass

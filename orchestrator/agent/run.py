@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
 
+from orchestrator.agent.cassette import dump_cassette, joined, load_cassette
 from orchestrator.agent.checkpoints import RecordSaver
 from orchestrator.agent.fanning import Fanning, with_conflicts
 from orchestrator.agent.forks import Forks
@@ -159,6 +160,11 @@ def said(record: CheckpointRecord, thread_id: str) -> bytes | None:
     """The conversation of an agent up to the step that was noted last, as the next run of its thread takes it."""
     found = RecordSaver(record).get_tuple({"configurable": {"thread_id": thread_id}})
     return to_json(found.checkpoint["channel_values"].get("messages", ())) if found is not None else None
+
+
+def with_recordings(content: bytes, others: Sequence[bytes]) -> bytes:
+    """A cassette that an agent left, and those of its subagents in forks, as one."""
+    return dump_cassette(joined([load_cassette(one, "the recording") for one in (content, *others)])) if others else content
 
 
 async def _beginning(agent: DeepAgent, config: RunnableConfig, spec: AgentSpec, course: Course, transcript: Transcript) -> Any:

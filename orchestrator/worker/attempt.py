@@ -136,10 +136,19 @@ class Attempt:
         if outcome.question is not None:
             raise Question(work.recorder.redactor.data(outcome.question), self._decide_by(agent))
         for name, content in outcome.artifacts.items():
-            await self._collector.keep_bytes(name, content)
+            others = await asyncio.to_thread(self._left_by_subagents, name)
+            await self._collector.keep_bytes(name, await asyncio.to_thread(module.with_recordings, content, others))
         if work.origin is not None:
             await self._collector.keep_bytes(REPORT, outcome.text.encode())
         await self.save_conversation()
+
+    def _left_by_subagents(self, name: str) -> list[bytes]:
+        """The artifacts of this name of subagents that worked in forks, in the order in which they were called."""
+        work = self._work
+        children = Family(work.store.engine).children(work.run.id)
+        ours = [child.id for child in children if (child.fan_out or "").startswith(f"{work.run.epoch}-")]
+        found = [one for child in ours for one in work.store.artifacts(child) if one.name == name]
+        return [b"".join(work.artifacts.pieces(one.sha256)) for one in found]
 
     def _fan_outs(self, sandbox: Sandbox) -> FanOut:
         return FanOut(self._work, self.lodging, sandbox, self._collector)

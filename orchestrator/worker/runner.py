@@ -12,6 +12,7 @@ from orchestrator.errors import InfrastructureError, RecordUnavailable, StaleLea
 from orchestrator.policy import load_policy
 from orchestrator.redact import Redactor
 from orchestrator.runs.artifacts import ArtifactStore
+from orchestrator.runs.family import Family
 from orchestrator.runs.files import RunFolder
 from orchestrator.runs.frozen import FrozenFiles
 from orchestrator.runs.granting import Granting
@@ -77,6 +78,7 @@ class Runner:
         self._frozen = FrozenFiles(store, self._artifacts, shared=settings.artifacts_url is not None)
         self._frozen.sweep(settings.runs_dir)
         self._policy = load_policy(settings.policy)
+        self._families = Family(store.engine)
         self._granting = Granting(store.engine, self._policy)
         self._watches: dict[str, Watch] = {}
         """By run."""
@@ -157,7 +159,14 @@ class Runner:
             self._telemetry.metrics.run_finished(outcome.status, (ended.finished_at - ended.started_at).total_seconds())
         folder.forget_secrets()
         await asyncio.to_thread(self._frozen.release, run.id, folder)
+        if run.may_have_children:
+            await asyncio.to_thread(self._forget_children, run.id)
         logger.info("%s: %s", run.id, outcome.status)
+
+    def _forget_children(self, run_id: str) -> None:
+        """Remove the secrets of children that ended with their parent, and that nobody executed then."""
+        for child in self._families.tree(run_id):
+            RunFolder.of(self._settings.runs_dir, child.id).forget_secrets()
 
     def _finish(self, lease: Lease, outcome: Outcome) -> Run:
         ended = self._store.finish(lease, outcome.status, outcome.error)

@@ -208,3 +208,15 @@ def test_an_agent_settles_what_it_is_asked_about(submit: Submit, family: Family,
     assert (run.status, run.error) == (RunStatus.SUCCESS, None)
     assert output(events).split() == ["one", "both", "three", "a.txt", "b.txt", "c.txt", "extra"]
     assert [child.name for child in family.tree(run.id)] == ["ann", "bob", "resolver"]
+
+
+def test_a_recording_has_what_subagents_in_forks_were_asked(
+    submit: Submit, kept: Callable[[Run], dict[str, str]], tmp_path: Path
+) -> None:
+    (tmp_path / "script.yaml").write_text(yaml.safe_dump(SCRIPT))
+    run, _ = submit(agent={"prompt": "go", "model": "record:tape.yaml=scripted:script.yaml"})
+    assert (run.status, run.error) == (RunStatus.SUCCESS, None)
+    (tmp_path / "tape.yaml").write_text(kept(run)["tape.yaml"])
+    run, events = submit(agent={"prompt": "go", "model": "replay:tape.yaml"}, verify="cat a.txt b.txt")
+    assert (run.status, run.error) == (RunStatus.SUCCESS, None)
+    assert output(events) == "one\ntwo\nthree\nmore\nb\nmore\n"

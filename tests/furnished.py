@@ -12,9 +12,10 @@ import httpx
 import yaml
 
 from orchestrator.runs.conversations import Conversations
+from orchestrator.runs.family import Family
 from orchestrator.runs.labels import sandbox_labels
-from orchestrator.runs.models import Lease, ModelUsage, RunStatus, WorkerInfo
-from orchestrator.runs.store import Store, now
+from orchestrator.runs.models import Lease, ModelUsage, NewRun, RunStatus, WorkerInfo
+from orchestrator.runs.store import Store, new_run_id, now
 from orchestrator.service import Service
 from sandboxes.portal import portal
 from sandboxes.providers.base import SandboxHandle, SandboxSpec
@@ -31,16 +32,19 @@ NO_PROCESS = 2**22 + 1
 
 @contextmanager
 def furnished(api: Api, tenant: str, folder: Path) -> Iterator[dict[str, str]]:
-    """The ids of its things, by the names that addresses have for them, and `upload_id`.
+    """The ids of its things, by the names that addresses have for them, `upload_id` and `child_id`.
 
-    The run has ended, left an artifact, talked in the thread, and its sandbox is kept; no worker is needed for that. It was
-    submitted with the tenant's name as its `Idempotency-Key`, and has a label `whose` with that name.
+    The run has ended, had a child, left an artifact, talked in the thread, and its sandbox is kept; no worker is needed for
+    that. It was submitted with the tenant's name as its `Idempotency-Key`, and has a label `whose` with that name.
     """
     service, client = api.service.of(tenant), api.of(tenant)
     store = Store(service._of.engine)
     store.worker_alive(WorkerInfo(WORKER, "nowhere", NO_PROCESS, 100, now(), now()))  # only then is a run sent to anybody
     ids = {"tenant_id": tenant, **_made(client, tenant)}
     lease = _claimed(store, ids["run_id"])
+    child = NewRun(new_run_id(), "child", {"command": "true"})
+    (begun,) = Family(service._of.engine).begin(lease, "1-task", [child], max_depth=1, max_runs=2)
+    ids["child_id"] = begun.id
     ids["name"] = "left/behind.txt"
     content = folder / f"{tenant}.txt"
     content.write_text(f"what {tenant} left")

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from orchestrator.api.nesting import ToldObject
 from orchestrator.runs.models import Artifact, Attempt, Event, ModelUsage, Run
+from orchestrator.runs.spent import Spent
 
 
 class ErrorModel(BaseModel):
@@ -33,6 +34,16 @@ class RunModel(BaseModel):
     attempt: int
     worker: str | None
     """The worker that has it, or had it."""
+    parent_id: str | None
+    """The run whose child it is; null for a run that somebody submitted."""
+    root_id: str | None
+    """The run at the top of its tree; null for that run itself."""
+    depth: int
+    """How far it is below that run."""
+    fan_out: str | None
+    """The fan-out of its parent that made it."""
+    place: int | None
+    """Its place among the children of that, from 0."""
     lost: int
     """How many workers have died of it, or with it."""
     cancel_requested: bool
@@ -66,7 +77,7 @@ class RunModel(BaseModel):
 
 _SAME = (
     "id", "name", "tenant", "priority", "thread_id", "batch_id", "attempt", "worker", "lost", "cancel_requested", "created_at",
-    "started_at", "finished_at", "interrupt", "decide_by",
+    "started_at", "finished_at", "interrupt", "decide_by", "parent_id", "root_id", "depth", "fan_out", "place",
 )  # fmt: skip
 
 
@@ -76,6 +87,12 @@ class RunPage(BaseModel):
     items: list[RunModel]
     next_cursor: str | None
     """For `cursor` of the next request; null at the end."""
+
+
+class Runs(BaseModel):
+    """Runs, those nearest to the top of their tree first."""
+
+    items: list[RunModel]
 
 
 class EventModel(BaseModel):
@@ -156,10 +173,26 @@ class UsageModel(BaseModel):
         return cls(**vars(usage))
 
 
+class SpentModel(BaseModel):
+    """What was used up to now."""
+
+    tokens: int
+    cost_micros: int
+    """Millionths of a USD, of the models that have a price."""
+    sandbox_seconds: float
+
+    @classmethod
+    def of(cls, spent: Spent) -> SpentModel:
+        """From the record's."""
+        return cls(**vars(spent))
+
+
 class Usages(BaseModel):
     """What the attempts at a run that have ended used of models."""
 
     items: list[UsageModel]
+    with_children: SpentModel
+    """What the run and all below it used altogether, as far as they are."""
 
 
 class ArtifactModel(BaseModel):

@@ -54,6 +54,11 @@ class Run(Answer):
     batch_id: str | None = None
     attempt: int = 0
     worker: str | None = None
+    parent_id: str | None = None
+    root_id: str | None = None
+    depth: int = 0
+    fan_out: str | None = None
+    place: int | None = None
     lost: int = 0
     cancel_requested: bool = False
     created_at: datetime
@@ -114,6 +119,21 @@ class Usage(Answer):
     cache_write_tokens: int
     cost_micros: int | None = None
     """Millionths of a USD; None without a price."""
+
+
+class Spent(Answer):
+    """What was used: tokens given to models and made by them, sandboxes, and the cost of models that have a price."""
+
+    tokens: int
+    cost_micros: int
+    """Millionths of a USD."""
+    sandbox_seconds: float
+
+
+class SpentWithChildren(Answer):
+    """The part of a run's usage that is of the runs below it, too."""
+
+    with_children: Spent
 
 
 class Artifact(Answer):

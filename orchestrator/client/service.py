@@ -16,6 +16,7 @@ from orchestrator.client.rooms.schedules import Schedules
 from orchestrator.errors import BadInput
 from orchestrator.runs.models import Artifact, Attempt, Event, ModelUsage, Run, RunError, RunStatus
 from orchestrator.runs.sandboxes import Executed, SandboxInfo, SandboxListing
+from orchestrator.runs.spent import Spent
 from orchestrator.settings import Settings
 from orchestrator.spec import RunSpec
 
@@ -64,6 +65,10 @@ class RemoteService:
         """See `Service.get`."""
         return _run(self.client.runs.get(run_id))
 
+    def children(self, run_id: str) -> Sequence[Run]:
+        """See `Service.children`."""
+        return [_run(one) for one in self.client.runs.children(run_id)]
+
     def cancel(self, run_id: str) -> Run:
         """See `Service.cancel`."""
         return _run(self.client.runs.cancel(run_id))
@@ -95,6 +100,10 @@ class RemoteService:
     def usage(self, run_id: str) -> Sequence[ModelUsage]:
         """See `Service.usage`."""
         return [ModelUsage(**one.model_dump()) for one in self.client.runs.usage(run_id)]
+
+    def spent(self, run_id: str) -> Spent:
+        """See `Service.spent`."""
+        return Spent(**self.client.runs.spent(run_id).model_dump())
 
     def prune(self, *, older_than: float | None = None, keep: int | None = None, dry_run: bool = False) -> Sequence[str]:
         """See `Service.prune`."""
@@ -138,9 +147,9 @@ class RemoteService:
     def ensure_worker(self) -> None:
         """Workers are the operator's: nothing is started here."""
 
-    def list(self, status: RunStatus | None = None, limit: int = 50) -> Sequence[Run]:
+    def list(self, status: RunStatus | None = None, limit: int = 50, *, with_children: bool = False) -> Sequence[Run]:
         """See `Service.list`."""
-        found = self.client.runs.iterate(status=status, page_size=min(limit, MAX_PAGE))
+        found = self.client.runs.iterate(status=status, with_children=with_children, page_size=min(limit, MAX_PAGE))
         return [_run(one) for one in islice(found, limit)]
 
 

@@ -15,7 +15,8 @@ from orchestrator.runs import service_tables as s
 from orchestrator.runs import tables as t
 from orchestrator.runs.frozen import insert_frozen
 from orchestrator.runs.models import NewRun, RunStatus
-from orchestrator.runs.spending import MICROS, Spent, next_month, spent_by_tenant
+from orchestrator.runs.spending import next_month, spent_by_tenant
+from orchestrator.runs.spent import MICROS, Spent
 from orchestrator.runs.tenants import Limits, ensure_tenant
 from orchestrator.runs.waiting import count_waiting
 

@@ -33,6 +33,8 @@ class Filters:
     """Sooner than then."""
     parent_id: str | None = None
     """Children of that run; None is the runs that are nobody's children."""
+    with_children: bool = False
+    """All runs, whosever children they are, where no `parent_id` says whose."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,8 @@ class Listing(Database):
 def _conditions(filters: Filters) -> list[ColumnElement[bool]]:
     c = t.runs.c
     found: list[ColumnElement[bool]] = [c.labels[name].as_string() == value for name, value in filters.labels.items()]
-    found.append(c.parent_id == filters.parent_id)  # which is "is null" for None
+    if filters.parent_id is not None or not filters.with_children:
+        found.append(c.parent_id == filters.parent_id)  # which is "is null" for None
     if filters.statuses:
         found.append(c.status.in_([status.value for status in filters.statuses]))
     if filters.thread_id is not None:

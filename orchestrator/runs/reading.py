@@ -41,13 +41,21 @@ class Reader(Database):
                     return [run_of(row) for row in rows]
         return []
 
-    def recent(self, status: RunStatus | None = None, limit: int = 50, *, tenant: str = DEFAULT_TENANT) -> list[Run]:
-        """A tenant's newest runs first, of this status or of all. Children are left out."""
+    def recent(
+        self,
+        status: RunStatus | None = None,
+        limit: int = 50,
+        *,
+        with_children: bool = False,
+        tenant: str = DEFAULT_TENANT,
+    ) -> list[Run]:
+        """A tenant's newest runs first, of this status or of all. Children are left out, unless they are asked for."""
         c = t.runs.c
-        own = select(t.runs).where(c.tenant == tenant, c.parent_id.is_(None))
-        query = own.order_by(c.created_at.desc(), c.id).limit(limit)
+        query = select(t.runs).where(c.tenant == tenant).order_by(c.created_at.desc(), c.id.desc()).limit(limit)
         if status:
             query = query.where(c.status == status.value)
+        if not with_children:
+            query = query.where(c.parent_id.is_(None))
         with self._reading() as connection:
             return [run_of(row) for row in connection.execute(query)]
 

@@ -3,47 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Row, func, insert, literal, select, update
+from sqlalchemy import BigInteger, Connection, Row, SelectBase, func, insert, literal, select, update
 
 from orchestrator.runs import tables as t
 from orchestrator.runs.changing import change_held
 from orchestrator.runs.database import Database
 from orchestrator.runs.models import Lease, ModelUsage
-from orchestrator.spec import Budget
+from orchestrator.runs.spent import Spent
 
-MICROS = 1_000_000
-"""Millionths in one."""
 OLDEST_RUN = timedelta(days=31)
 """A run that was submitted so long before a month began is not counted in it, whatever it still uses: the sum for a month
 looks at the runs of two, not at all there ever were."""
 
 _COUNTS = ("calls", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
-
-
-@dataclass(frozen=True)
-class Spent:
-    """What was used."""
-
-    tokens: int = 0
-    """Given to models and made by them."""
-    cost_micros: int = 0
-    """Millionths of a USD, of the models that have a price."""
-    sandbox_seconds: float = 0.0
-
-    def over(self, budget: Budget) -> str | None:
-        """Which part of the budget of a run is used up, in words; None while there is some left of each."""
-        if budget.tokens is not None and self.tokens >= budget.tokens:
-            return f"the run has used up its budget of {budget.tokens} tokens ({self.tokens} used)"
-        if budget.cost is not None and self.cost_micros >= budget.cost * MICROS:
-            return f"the run has used up its budget of {budget.cost:g} USD ({self.cost_micros / MICROS:g} USD used)"
-        if budget.sandbox_seconds is not None and self.sandbox_seconds >= budget.sandbox_seconds:
-            used = f"{self.sandbox_seconds:.0f} s used"
-            return f"the run has used up its budget of {budget.sandbox_seconds:g} s of sandboxes ({used})"
-        return None
 
 
 class Spending(Database):
@@ -68,11 +43,23 @@ class Spending(Database):
         with self._reading() as connection:
             return spent_by_tree(connection, connection.execute(root).scalar() or run_id, self._now())
 
+    def spent_with_children(self, run_id: str) -> Spent:
+        """What this run and all below it have used up to now, in all their attempts; it may be below others itself."""
+        c = t.runs.c
+        tree = select(c.id).where(c.id == run_id).cte(recursive=True)
+        tree = tree.union_all(select(c.id).join(tree, c.parent_id == tree.c.id))
+        with self._reading() as connection:
+            return _spent_by(connection, select(tree.c.id), self._now())
+
 
 def spent_by_tree(connection: Connection, top: str, moment: datetime) -> Spent:
     """What a run and all below it have used up to this moment; `top` is below none."""
-    u, a = t.usage.c, t.attempts.c
     tree = select(literal(top)).union_all(select(t.runs.c.id).where(t.runs.c.root_id == top))
+    return _spent_by(connection, tree, moment)
+
+
+def _spent_by(connection: Connection, tree: SelectBase, moment: datetime) -> Spent:
+    u, a = t.usage.c, t.attempts.c
     attempts = connection.execute(select(*_TIMES).where(a.run_id.in_(tree)))
     return _spent(connection.execute(_sums().where(u.run_id.in_(tree))).one(), attempts, moment)
 

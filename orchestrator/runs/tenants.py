@@ -12,7 +12,8 @@ from orchestrator.errors import NotFound
 from orchestrator.runs import service_tables as s
 from orchestrator.runs import tables as t
 from orchestrator.runs.database import Database, insert_unless_there
-from orchestrator.runs.spending import Spent, spent_by_tenant
+from orchestrator.runs.spending import spent_by_tenant
+from orchestrator.runs.spent import Spent
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from orchestrator.runs.listing import Filters, Listing, Page
 from orchestrator.runs.models import Artifact, Attempt, Event, ModelUsage, NewRun, Run, RunError, RunStatus, WorkerInfo
 from orchestrator.runs.reading import MAX_EVENTS
 from orchestrator.runs.retention import discard
+from orchestrator.runs.spent import Spent
 from orchestrator.runs.store import now
 from orchestrator.runs.threads import Multitask
 from orchestrator.service.batches import Batches
@@ -193,10 +194,12 @@ class Service:
         """Submit a new run of the same task, with the inputs, the labels and the priority of a run that has ended.
 
         Secrets were forgotten when it ended: `secrets` are their values by the submitter's variables, beside those of
-        `FANFOLD_ALLOWED_SECRETS`; None takes this process's environment. Raises `Conflict` while the run goes on, and what
-        `submit` raises.
+        `FANFOLD_ALLOWED_SECRETS`; None takes this process's environment. Raises `Conflict` while the run goes on, or when it
+        is a child, and what `submit` raises.
         """
         run = self.get(run_id)
+        if run.parent_id is not None:
+            raise Conflict(f"run {run.id} is a child of run {run.parent_id}, and began with its files: retry run {run.top}")
         if not run.status.terminal:
             raise Conflict(f"run {run.id} is {run.status.value}: it can be run again when it has ended, or cancel it")
         new = self._preparing.again(run, secrets=secrets, traceparent=traceparent, new_id=new_id)
@@ -236,6 +239,10 @@ class Service:
         if not found:
             raise RunNotFound(f"there is no run '{run_id}'; `fanfold runs ls` lists them")
         return found[0]
+
+    def children(self, run_id: str) -> Sequence[Run]:
+        """All runs below a run, at any depth: those nearest to it first, and then in the order of their tasks."""
+        return self._of.family.tree(self.get(run_id).id)
 
     def cancel(self, run_id: str) -> Run:
         """Ask for a run to stop; it is terminal soon after (see `follow`). One that has ended stays as it is."""
@@ -318,6 +325,10 @@ class Service:
         """What the attempts at a run that have ended used of models, by attempt, agent and model."""
         return self._of.store.usage(self.get(run_id).id)
 
+    def spent(self, run_id: str) -> Spent:
+        """What a run and all below it have used up to now."""
+        return self._of.store.spent_with_children(self.get(run_id).id)
+
     # Artifacts
 
     def artifacts(self, run_id: str) -> list[Artifact]:
@@ -376,6 +387,6 @@ class Service:
         """A page of the tenant's runs, newest first. Raises `BadInput` for a cursor that was not made here."""
         return Listing(self._of.engine).page(filters, tenant=self.tenant, limit=limit, cursor=cursor)
 
-    def list(self, status: RunStatus | None = None, limit: int = 50) -> Sequence[Run]:
-        """The newest runs first, of this status or of all."""
-        return self._of.store.recent(status, limit, tenant=self.tenant)
+    def list(self, status: RunStatus | None = None, limit: int = 50, *, with_children: bool = False) -> Sequence[Run]:
+        """The newest runs first, of this status or of all. Those that are children are left out, unless they are asked for."""
+        return self._of.store.recent(status, limit, with_children=with_children, tenant=self.tenant)

@@ -14,6 +14,7 @@ from orchestrator.queue import make_app, send_execute_run
 from orchestrator.runs.artifacts import ArtifactStore
 from orchestrator.runs.batches import NewBatch
 from orchestrator.runs.dispatching import AT_SUBMIT, Added, Dispatching
+from orchestrator.runs.family import Family
 from orchestrator.runs.files import RunFolder
 from orchestrator.runs.frozen import FrozenFiles
 from orchestrator.runs.idempotency import Idempotency
@@ -57,6 +58,11 @@ class Installation:
     def store(self) -> Store:
         """The record of runs."""
         return Store(self.engine)
+
+    @cached_property
+    def family(self) -> Family:
+        """The children of runs."""
+        return Family(self.engine)
 
     @cached_property
     def artifacts(self) -> ArtifactStore:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from orchestrator.errors import BudgetExceeded, InfrastructureError, RecordUnavailable, StaleLease
-from orchestrator.runs.spending import Spent
+from orchestrator.runs.spent import Spent
 from orchestrator.worker.assignment import Assignment
 from orchestrator.worker.meter import Meter
 

@@ -12,7 +12,7 @@ from pydantic import AwareDatetime, ConfigDict, Field, StrictBool, StringConstra
 from orchestrator.api.auth import Administers, Reads, Writes
 from orchestrator.api.following import wait_for_end
 from orchestrator.api.nesting import TakenObject
-from orchestrator.api.shapes import AttemptModel, Attempts, Ids, RunModel, RunPage, UsageModel, Usages
+from orchestrator.api.shapes import AttemptModel, Attempts, Ids, RunModel, RunPage, Runs, SpentModel, UsageModel, Usages
 from orchestrator.errors import BadInput
 from orchestrator.fields import Variables
 from orchestrator.runs.listing import Filters
@@ -103,17 +103,21 @@ def list_runs(
     label: Annotated[list[LabelFilter], Query(max_length=MAX_FILTERS, description="`key=value`; all of them hold.")] = [],  # noqa: B006
     thread_id: Annotated[str | None, Query(pattern=THREAD_ID)] = None,
     batch_id: Annotated[str | None, Query(pattern=r"^bat-[0-9a-f]{12}$")] = None,
+    parent_id: Annotated[str | None, Query(pattern=r"^run-[0-9a-f]{12}$", description="Its children.")] = None,
+    with_children: Annotated[bool, Query(description="Without a parent_id: children as well.")] = False,
     created_after: Annotated[AwareDatetime | None, Query()] = None,
     created_before: Annotated[AwareDatetime | None, Query()] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> RunPage:
-    """Runs, newest first. Each filter narrows the list; of several statuses any fits."""
+    """Runs that are nobody's children, newest first. Each filter narrows the list; of several statuses any fits."""
     filters = Filters(
         statuses=frozenset(status),
         labels=_labels(label),
         thread_id=thread_id,
         batch_id=batch_id,
+        parent_id=parent_id,
+        with_children=with_children,
         created_after=_moment(created_after),
         created_before=_moment(created_before),
     )
@@ -125,6 +129,12 @@ def list_runs(
 def get_run(caller: Reads, run_id: RunId) -> RunModel:
     """One run."""
     return RunModel.of(caller.service.get(run_id))
+
+
+@router.get("/runs/{run_id}/children")
+def list_children(caller: Reads, run_id: RunId) -> Runs:
+    """All runs below a run, at any depth; `parent_id` says whose child each is."""
+    return Runs(items=[RunModel.of(one) for one in caller.service.children(run_id)])
 
 
 @router.post("/runs/prune")
@@ -144,7 +154,7 @@ def cancel_run(caller: Writes, run_id: RunId) -> RunModel:
 def retry_run(
     caller: Writes, run_id: RunId, response: Response, body: RetryBody | None = None, key: Key = None, traceparent: Trace = None
 ) -> RunModel:
-    """Submit a new run of the same task with the same inputs. The run must have ended."""
+    """Submit a new run of the same task with the same inputs. The run must have ended, and be nobody's child."""
     service, secrets = caller.service, body.secrets if body else {}
     run = service.once.do(
         key,
@@ -188,8 +198,9 @@ def list_attempts(caller: Reads, run_id: RunId) -> Attempts:
 
 @router.get("/runs/{run_id}/usage")
 def list_usage(caller: Reads, run_id: RunId) -> Usages:
-    """What the attempts at a run that have ended used of models."""
-    return Usages(items=[UsageModel.of(one) for one in caller.service.usage(run_id)])
+    """What the attempts at a run that have ended used of models, and what it used with all below it."""
+    used = [UsageModel.of(one) for one in caller.service.usage(run_id)]
+    return Usages(items=used, with_children=SpentModel.of(caller.service.spent(run_id)))
 
 
 def _labels(given: list[str]) -> dict[str, str]:

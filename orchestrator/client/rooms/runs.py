@@ -14,7 +14,19 @@ from typing import Any, BinaryIO
 from orchestrator.client.caller import Caller, at, new_key
 from orchestrator.client.driving import Blocking, blocking, iterating
 from orchestrator.client.freezing import Parcel, packed
-from orchestrator.client.models import Artifact, Attempt, Event, Events, Listing, Page, Pruned, Run, Usage
+from orchestrator.client.models import (
+    Artifact,
+    Attempt,
+    Event,
+    Events,
+    Listing,
+    Page,
+    Pruned,
+    Run,
+    Spent,
+    SpentWithChildren,
+    Usage,
+)
 from orchestrator.client.orders import MultitaskStrategy, Order
 from orchestrator.client.rooms.download import fetch
 from orchestrator.client.rooms.follow import PAGE, follow, page
@@ -103,17 +115,24 @@ class AsyncRuns:
         labels: Mapping[str, str] | None = None,
         thread_id: str | None = None,
         batch_id: str | None = None,
+        parent_id: str | None = None,
+        with_children: bool = False,
         created_after: datetime | None = None,
         created_before: datetime | None = None,
         limit: int = DEFAULT_LIMIT,
         cursor: str | None = None,
     ) -> Page[Run]:
-        """One page of the runs that meet every condition, the newest first. `cursor` is `next_cursor` of the page before."""
+        """One page of the runs that meet every condition, the newest first. `cursor` is `next_cursor` of the page before.
+
+        Those that are children of others are only in it when it is of a parent's, or `with_children`.
+        """
         params = {
             "status": [one.value for one in ([status] if isinstance(status, RunStatus) else status or ())],
             "label": [f"{key}={value}" for key, value in (labels or {}).items()],
             "thread_id": thread_id,
             "batch_id": batch_id,
+            "parent_id": parent_id,
+            "with_children": "true" if with_children else None,
             "created_after": created_after,
             "created_before": created_before,
             "limit": limit,
@@ -128,6 +147,8 @@ class AsyncRuns:
         labels: Mapping[str, str] | None = None,
         thread_id: str | None = None,
         batch_id: str | None = None,
+        parent_id: str | None = None,
+        with_children: bool = False,
         created_after: datetime | None = None,
         created_before: datetime | None = None,
         page_size: int = DEFAULT_LIMIT,
@@ -139,6 +160,8 @@ class AsyncRuns:
             labels=labels,
             thread_id=thread_id,
             batch_id=batch_id,
+            parent_id=parent_id,
+            with_children=with_children,
             created_after=created_after,
             created_before=created_before,
             limit=page_size,
@@ -150,12 +173,19 @@ class AsyncRuns:
         """The run as it is now."""
         return await self._caller.get(Run, "runs", run_id)
 
+    async def children(self, run_id: str) -> Sequence[Run]:
+        """All runs below a run, at any depth: those nearest to it first, and then in the order of their tasks."""
+        return (await self._caller.get(Listing[Run], "runs", run_id, "children")).items
+
     async def cancel(self, run_id: str) -> Run:
         """Ask for a run to stop; one that has ended stays as it is."""
         return await self._caller.post(Run, "runs", run_id, "cancel", repeatable=True)
 
     async def retry(self, run_id: str, *, secrets: Mapping[str, str] | None = None, idempotency_key: str | None = None) -> Run:
-        """A new run of the same task and inputs. `secrets` are values by variable, when the task needs any."""
+        """A new run of the same task and inputs. `secrets` are values by variable, when the task needs any.
+
+        A child cannot be had again by itself.
+        """
         body = {"secrets": dict(secrets)} if secrets else {}
         return await self._caller.post(Run, "runs", run_id, "retry", body=body, key=idempotency_key or new_key())
 
@@ -191,6 +221,10 @@ class AsyncRuns:
         """What the attempts at a run that have ended used of models."""
         return (await self._caller.get(Listing[Usage], "runs", run_id, "usage")).items
 
+    async def spent(self, run_id: str) -> Spent:
+        """What a run and all below it have used up to now."""
+        return (await self._caller.get(SpentWithChildren, "runs", run_id, "usage")).with_children
+
     async def log(self, run_id: str) -> str:
         """What happened in a run, as dated lines."""
         return (await self._caller.ask(Ask("GET", at("runs", run_id, "log"), repeatable=True))).text
@@ -222,6 +256,7 @@ class Runs(Blocking[AsyncRuns]):
     list = blocking(AsyncRuns.list)
     iterate = iterating(AsyncRuns.iterate)
     get = blocking(AsyncRuns.get)
+    children = blocking(AsyncRuns.children)
     cancel = blocking(AsyncRuns.cancel)
     retry = blocking(AsyncRuns.retry)
     decide = blocking(AsyncRuns.decide)
@@ -230,6 +265,7 @@ class Runs(Blocking[AsyncRuns]):
     join = blocking(AsyncRuns.join)
     attempts = blocking(AsyncRuns.attempts)
     usage = blocking(AsyncRuns.usage)
+    spent = blocking(AsyncRuns.spent)
     log = blocking(AsyncRuns.log)
     artifacts = blocking(AsyncRuns.artifacts)
     download = blocking(AsyncRuns.download)

@@ -178,14 +178,21 @@ def test_lists_do_not_show_what_is_anothers(
     assert f"what {OWNER} left" not in told
 
 
-@pytest.mark.parametrize("name", ["thread_id", "batch_id"])
+@pytest.mark.parametrize(("name", "of"), [("thread_id", "thread_id"), ("batch_id", "batch_id"), ("parent_id", "run_id")])
 def test_filters_do_not_find_what_is_anothers(
-    owner: httpx.Client, other: httpx.Client, theirs: dict[str, str], name: str
+    owner: httpx.Client, other: httpx.Client, theirs: dict[str, str], name: str, of: str
 ) -> None:
-    query = {name: theirs[name]}
+    query = {name: theirs[of]}
     assert owner.get("/v1/runs", params=query).json()["items"]
     assert other.get("/v1/runs", params=query).json()["items"] == []
     assert other.get("/v1/runs", params={"label": f"whose={OWNER}"}).json()["items"] == []
+
+
+def test_children_in_a_list_are_ones_own(other: httpx.Client, ours: dict[str, str], theirs: dict[str, str]) -> None:
+    listed = {run["id"] for run in other.get("/v1/runs", params={"with_children": True, "limit": 1000}).json()["items"]}
+    assert ours["child_id"] in listed
+    assert theirs["child_id"] not in listed
+    assert other.get(f"/v1/runs/{theirs['child_id']}").status_code == 404
 
 
 @pytest.mark.parametrize("path", ["runs", "batches", "threads", "schedules", "webhooks"])

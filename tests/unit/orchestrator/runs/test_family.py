@@ -190,11 +190,15 @@ def test_a_list_of_runs_has_no_children_unless_they_are_asked_for(kin: Kin, leas
     (grandchild,) = kin.begin(kin.grant(first), "c")
     listing = Listing(kin.store.engine)
 
-    def page(parent_id: str | None = None) -> list[str]:
-        return [run.id for run in listing.page(Filters(parent_id=parent_id), tenant="default", limit=10).runs]
+    def page(parent_id: str | None = None, *, with_children: bool = False) -> list[str]:
+        filters = Filters(parent_id=parent_id, with_children=with_children)
+        return [run.id for run in listing.page(filters, tenant="default", limit=10).runs]
 
     assert page() == [run.id for run in kin.store.recent()] == ["run-p"]
     assert (page("run-p"), page(first), page(second)) == ([second, first], [grandchild], [])
+    everyone = [grandchild, second, first, "run-p"]
+    assert page(with_children=True) == [run.id for run in kin.store.recent(with_children=True)] == everyone
+    assert page("run-p", with_children=True) == [second, first]
     assert listing.page(Filters(parent_id="run-p"), tenant="other", limit=10).runs == []
     assert [run.id for run in kin.store.find(first, tenant="default")] == [first]
 

@@ -14,7 +14,8 @@ from orchestrator.runs.dispatching import BUDGET_TTL
 from orchestrator.runs.engine import WRITE
 from orchestrator.runs.leases import LEASE_TTL
 from orchestrator.runs.models import Lease, ModelUsage, NewRun, RunError
-from orchestrator.runs.spending import Spent, next_month
+from orchestrator.runs.spending import next_month
+from orchestrator.runs.spent import Spent
 from orchestrator.runs.store import Store
 from orchestrator.runs.tenants import Tenants
 from orchestrator.spec import Budget
@@ -53,6 +54,21 @@ def test_what_each_call_used_adds_up(store: Store, lease: Lease) -> None:
     first, second = store.usage("run-a")
     assert (first.calls, first.input_tokens, first.output_tokens, first.cost_micros) == (2, 13, 2, 100)
     assert (first.cache_read_tokens, first.cache_write_tokens, second.calls) == (4, 6, 1)
+
+
+def test_what_a_run_used_with_its_children_is_not_what_others_of_its_tree_used(store: Store, clock) -> None:
+    kin = Kin(store, clock)
+    top = kin.top()
+    first, second = (kin.grant(child) for child in kin.begin(top, "a", "b"))
+    (below,) = kin.begin(first, "c")
+    store.add_usage(top, 1, [used(1000)])
+    store.add_usage(first, 1, [used(100, 7)])
+    store.add_usage(second, 1, [used(20)])
+    store.add_usage(kin.grant(below), 1, [used(3, 2)])
+
+    assert store.spent_with_children(first.run_id) == Spent(103, 9)
+    assert store.spent_with_children(below) == Spent(3, 2)
+    assert store.spent_with_children(top.run_id) == store.spent(first.run_id) == Spent(1123, 9)
 
 
 def test_a_cost_that_is_known_later_counts(store: Store, lease: Lease) -> None:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from orchestrator.eventdata import Data
-from orchestrator.text import Lines, clean, count, duration, one_line, size
+from orchestrator.text import Lines, clean, count, duration, names, one_line, size
 
 if TYPE_CHECKING:
     from orchestrator.runs.models import Event
@@ -44,6 +44,8 @@ class Story:
         """Tool calls that run, by id."""
         self._together = False
         """Whether they were made at once: then a result says whose it is."""
+        self._children = self._children_ended = 0
+        """Of the last fan-out."""
 
     def feed(self, event: Event) -> Iterator[Line]:
         """The lines that this event adds. An event of a type that is not known here adds none."""
@@ -150,7 +152,32 @@ class Story:
         yield Line("good", f"decided: {one_line(', '.join(kinds))}", event.at)
 
     def _adopted(self, event: Event, data: Data) -> Iterator[Line]:
+        if self._children_ended < self._children:
+            self.now = self._progress()
         yield Line("good", "the sandbox is as it was: the run goes on", event.at)
+
+    def _fan_out(self, event: Event, data: Data) -> Iterator[Line]:
+        self._children, self._children_ended = len(data.items("children")), 0
+        self.now = self._progress()
+        yield Line("note", f"fan-out: {count(self._children, 'child', 'children')}", event.at)
+
+    def _child(self, event: Event, data: Data) -> Iterator[Line]:
+        self._children_ended += 1
+        self.now = self._progress() if self._children_ended < self._children else "merging what they changed"
+        status, reason = data.text("status"), data.text("error")
+        told = f"child {one_line(data.text('name'), 60)}  {one_line(status, 20)}{': ' if reason else ''}{one_line(reason, 160)}"
+        yield Line("good" if status == "success" else "bad", told, event.at)
+
+    def _progress(self) -> str:
+        return f"{self._children_ended} of {count(self._children, 'child', 'children')} done"
+
+    def _merged(self, event: Event, data: Data) -> Iterator[Line]:
+        self.now = "collecting the outputs"
+        conflicts, left_out = data.integer("conflicts"), [str(one) for one in data.items("left_out")]
+        left = f", {count(conflicts, 'conflict')} left" if conflicts else ""
+        without = one_line(f", left out: {names(left_out)}", 400) if left_out else ""
+        tone: Tone = "bad" if left or without else "good"
+        yield Line(tone, f"merged {count(data.integer('merged'), 'file')}{left}{without}", event.at)
 
     def _finished(self, event: Event, data: Data) -> Iterator[Line]:
         yield from self._rest(event)
@@ -193,6 +220,9 @@ _TELL: Mapping[str, Callable[[Story, Event, Data], Iterator[Line]]] = {
     "artifact.created": Story._artifact,
     "log": Story._log,
     "sandbox.adopted": Story._adopted,
+    "fan_out.started": Story._fan_out,
+    "child.finished": Story._child,
+    "merge.finished": Story._merged,
     "run.interrupted": Story._interrupted,
     "run.decided": Story._decided,
     "run.finished": Story._finished,

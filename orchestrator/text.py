@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 MAX_LINE = 64 * 1024
 """Characters of one output line; a longer one is shown in pieces, so that an endless line holds no endless memory."""
@@ -23,6 +23,8 @@ _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 # The beginning of a sequence whose end may come with the next piece.
 _UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\x9c]{0,4096}|[ -/]*)?\x1b?$")
 _MAX_HELD = 4200
+MAX_NAMES = 10
+"""Names that are told of many."""
 
 
 def clean(text: str) -> str:
@@ -120,6 +122,12 @@ def size(count: int) -> str:
 def count(number: int, noun: str, several: str | None = None) -> str:
     """`1 file`, `3 files`; `several` is for a noun that takes more than an s."""
     return f"{number} {noun}" if number == 1 else f"{number} {several or f'{noun}s'}"
+
+
+def names(of: Sequence[str]) -> str:
+    """`a, b`; of more than ten the first ones, `and 7 more`."""
+    more = f" and {len(of) - MAX_NAMES} more" if len(of) > MAX_NAMES else ""
+    return ", ".join(of[:MAX_NAMES]) + more
 
 
 def ago(seconds: float) -> str:

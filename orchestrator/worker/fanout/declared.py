@@ -5,7 +5,7 @@ from __future__ import annotations
 from orchestrator.errors import TaskFailed
 from orchestrator.modelfiles import child_model_file, file_of
 from orchestrator.spec import RunSpec
-from orchestrator.text import count
+from orchestrator.text import count, names
 from orchestrator.worker.assignment import Assignment
 from orchestrator.worker.fanout.operation import FanOut
 from orchestrator.worker.fanout.order import FanOutOrder, Folded, NewChild
@@ -20,13 +20,13 @@ async def fan_out(work: Assignment, operation: FanOut) -> None:
     if folded.problem:
         raise TaskFailed(f"nothing was merged: {folded.problem}")
     if folded.failed and declared.on_child_failure == "cancel":
-        raise TaskFailed(f"children failed: {_names(folded.failed)} (fan_out.on_child_failure: cancel)")
+        raise TaskFailed(f"children failed: {names(folded.failed)} (fan_out.on_child_failure: cancel)")
     if folded.failed and not folded.merged and len(folded.failed) == len(declared.children()):
-        raise TaskFailed(f"all children failed: {_names(folded.failed)}")
+        raise TaskFailed(f"all children failed: {names(folded.failed)}")
     undecided = folded.conflicts or folded.left_out
     if undecided and declared.merge.on_conflict == "fail":
         raise TaskFailed(
-            f"{count(folded.conflicts, 'conflict')} left, and not merged: {_names(folded.left_out) or 'nobody'}"
+            f"{count(folded.conflicts, 'conflict')} left, and not merged: {names(folded.left_out) or 'nobody'}"
             " (fan_out.merge.on_conflict: fail); merge.md tells which"
         )
 
@@ -52,11 +52,6 @@ def _child(work: Assignment, spec: RunSpec) -> NewChild:
 def _told(folded: Folded) -> str:
     told = [f"{count(folded.merged, 'file')} merged"]
     told += [count(folded.conflicts, "conflict") + " left"] if folded.conflicts else []
-    told += [f"failed: {_names(folded.failed)}"] if folded.failed else []
-    told += [f"left out: {_names(folded.left_out)}"] if folded.left_out else []
+    told += [f"failed: {names(folded.failed)}"] if folded.failed else []
+    told += [f"left out: {names(folded.left_out)}"] if folded.left_out else []
     return "; ".join(told)
-
-
-def _names(names: tuple[str, ...]) -> str:
-    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-    return ", ".join(names[:10]) + more

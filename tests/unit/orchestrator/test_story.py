@@ -81,6 +81,42 @@ def test_a_second_attempt_is_said(event: Callable[..., Event]) -> None:
     assert told(event("run.started", attempt=2)) == [("note", "attempt 2")]
 
 
+def test_a_fan_out_is_told_by_how_its_children_end_and_what_was_merged(event: Callable[..., Event]) -> None:
+    children = [{"run": f"run-{name}", "name": name} for name in "abc"]
+    story = Story()
+    told, now = [], []
+
+    for one in (
+        event("fan_out.started", key="1-fan-out", children=children),
+        event("child.finished", run="run-b", name="b", status="success", error=None),
+        event("child.finished", run="run-a", name="a", status="error", error="exit\ncode 2"),
+        event("run.started", attempt=2, resumed=True),
+        event("sandbox.adopted", id="sbx-1"),
+        event("child.finished", run="run-c", name="c", status="success", error=None),
+        event("merge.finished", key="1-fan-out", merged=12, conflicts=1, left_out=["c"]),
+    ):
+        told += [(line.tone, line.text) for line in story.feed(one)]
+        now.append(story.now)
+
+    assert told == [
+        ("note", "fan-out: 3 children"),
+        ("good", "child b  success"),
+        ("bad", "child a  error: exit code 2"),
+        ("note", "attempt 2"),
+        ("good", "the sandbox is as it was: the run goes on"),
+        ("good", "child c  success"),
+        ("bad", "merged 12 files, 1 conflict left, left out: c"),
+    ]
+    assert now == [
+        "0 of 3 children done", "1 of 3 children done", "2 of 3 children done", "preparing the sandbox",
+        "2 of 3 children done", "merging what they changed", "collecting the outputs",
+    ]  # fmt: skip
+
+
+def test_a_merge_that_left_nothing_is_good(event: Callable[..., Event]) -> None:
+    assert told(event("merge.finished", key="1-a", merged=1, conflicts=0, left_out=[])) == [("good", "merged 1 file")]
+
+
 @pytest.mark.parametrize(
     ("type", "data"),
     [
@@ -91,6 +127,9 @@ def test_a_second_attempt_is_said(event: Callable[..., Event]) -> None:
         ("todos.updated", {"todos": "none"}),
         ("artifact.created", {"size": "large"}),
         ("command.finished", {}),
+        ("fan_out.started", {"children": "none"}),
+        ("child.finished", {"name": 3, "status": None, "error": []}),
+        ("merge.finished", {"merged": "all", "left_out": [1, {}]}),
     ],
 )
 def test_data_of_an_unexpected_shape_breaks_nothing(event: Callable[..., Event], type: str, data: dict[str, object]) -> None:
@@ -110,7 +149,9 @@ def test_no_terminal_sequence_of_a_sandbox_or_a_model_gets_through(event: Callab
         event("todos.updated", todos=[{"content": evil, "status": "in_progress"}]),
         event("artifact.created", name=evil, size=1),
         event("log", level="info", text=evil),
+        event("child.finished", name=evil, status=evil, error=evil),
+        event("merge.finished", merged=1, conflicts=0, left_out=[evil]),
     )
 
-    assert len(lines) == 9
+    assert len(lines) == 11
     assert not any(ord(character) < 32 or 0x7F <= ord(character) < 0xA0 for _, text in lines for character in text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.text import MAX_LINE, Lines, TerminalFilter, ago, clean, duration, one_line, size
+from orchestrator.text import MAX_LINE, Lines, TerminalFilter, ago, clean, duration, names, one_line, size
 
 
 @pytest.mark.parametrize(
@@ -100,3 +100,9 @@ def test_durations_sizes_and_ages_are_short() -> None:
         "1 day ago",
         "5 days ago",
     ]
+
+
+def test_of_many_names_the_first_ones_are_told() -> None:
+    assert names([]) == ""
+    assert names(["a", "b"]) == "a, b"
+    assert names([str(number) for number in range(12)]) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from orchestrator.cli.view import View
     from orchestrator.runs.models import Artifact, Attempt, Event, ModelUsage, Run, RunStatus
     from orchestrator.runs.sandboxes import Executed, SandboxInfo, SandboxListing
+    from orchestrator.runs.spent import Spent
     from orchestrator.service import Named, Service
     from orchestrator.settings import Settings
     from orchestrator.spec import RunSpec
@@ -63,8 +64,12 @@ class Door(Protocol):
         """A run by the beginning of its id."""
         ...
 
-    def list(self, status: RunStatus | None = None, limit: int = 50) -> Sequence[Run]:
+    def list(self, status: RunStatus | None = None, limit: int = 50, *, with_children: bool = False) -> Sequence[Run]:
         """The newest runs first."""
+        ...
+
+    def children(self, run_id: str) -> Sequence[Run]:
+        """All runs below a run."""
         ...
 
     def cancel(self, run_id: str) -> Run:
@@ -93,6 +98,10 @@ class Door(Protocol):
 
     def usage(self, run_id: str) -> Sequence[ModelUsage]:
         """What they used of models."""
+        ...
+
+    def spent(self, run_id: str) -> Spent:
+        """What a run and all below it have used."""
         ...
 
     def artifacts(self, run_id: str) -> Sequence[Artifact]:

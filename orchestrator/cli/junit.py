@@ -1,12 +1,14 @@
-"""A run as a JUnit report: one test case for the run, one more for its check."""
+"""A run as a JUnit report: one test case for the run, one for each of its children, one for its check."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
+from orchestrator.cli.children import time_of
 from orchestrator.errors import BadInput
 from orchestrator.text import clean, one_line
 
@@ -24,18 +26,18 @@ def check_target(path: Path) -> None:
         raise BadInput(f"--junit {path}: no file can be written there; name a file in a folder that exists")
 
 
-def write_report(path: Path, run: Run, tally: Tally) -> None:
+def write_report(path: Path, run: Run, tally: Tally, children: Sequence[Run] = ()) -> None:
     """Write the report. Raises `BadInput` when it cannot be written."""
     try:
-        path.write_bytes(report(run, tally))
+        path.write_bytes(report(run, tally, children))
     except OSError as exc:
         raise BadInput(f"--junit {path}: cannot be written: {exc.strerror}") from exc
 
 
-def report(run: Run, tally: Tally) -> bytes:
-    """The XML. A task that failed is a failure, everything else that went wrong is an error."""
+def report(run: Run, tally: Tally, children: Sequence[Run] = ()) -> bytes:
+    """The XML. A task that failed is a failure, everything else that went wrong is an error; of a child, too."""
     suite = ET.Element("testsuite", name=_legal(run.name), timestamp=run.created_at.strftime("%Y-%m-%dT%H:%M:%S"))
-    cases = [_run_case(suite, run, tally)]
+    cases = [_run_case(suite, run, tally), *(_child_case(suite, run, child) for child in children)]
     if run.spec.get("verify"):
         cases.append(_verify_case(suite, run, tally))
     seconds = _seconds(run)
@@ -53,10 +55,16 @@ def report(run: Run, tally: Tally) -> bytes:
 def _run_case(suite: ET.Element, run: Run, tally: Tally) -> ET.Element:
     seconds = max(_seconds(run) - tally.verify_seconds, 0.0)
     case = ET.SubElement(suite, "testcase", classname=_legal(run.name), name="run", time=f"{seconds:.3f}")
-    if run.status.value != "success" and not tally.verify_failed:
-        failed = run.status.value == "error" and run.error is not None and run.error.kind == "task"
-        _problem(case, "failure" if failed else "error", run)
+    if not tally.verify_failed:
+        _ended(case, run)
     _output(case, tally)
+    return case
+
+
+def _child_case(suite: ET.Element, run: Run, child: Run) -> ET.Element:
+    name, seconds = _legal(f"child: {one_line(child.name)}"), f"{time_of(child):.3f}"
+    case = ET.SubElement(suite, "testcase", classname=_legal(run.name), name=name, time=seconds)
+    _ended(case, child)
     return case
 
 
@@ -68,6 +76,12 @@ def _verify_case(suite: ET.Element, run: Run, tally: Tally) -> ET.Element:
     elif tally.verify_failed:
         _problem(case, "failure", run)
     return case
+
+
+def _ended(case: ET.Element, run: Run) -> None:
+    if run.status.value != "success":
+        failed = run.status.value == "error" and run.error is not None and run.error.kind == "task"
+        _problem(case, "failure" if failed else "error", run)
 
 
 def _problem(case: ET.Element, tag: str, run: Run) -> None:

@@ -104,7 +104,8 @@ def _attended(order: Order, output: RunOutput, out: Path | None, junit: Path | N
         run = submit(service, order)
         outcome = watch(service, run, choose(output.value, run))
         if junit:
-            write_report(junit, outcome.run, outcome.tally)
+            children = service.children(run.id) if run.spec.get("fan_out") else ()
+            write_report(junit, outcome.run, outcome.tally, [one for one in children if one.id in outcome.tally.children])
         if target:
             outcome = replace(outcome, kept=artifacts.copied(outcome.kept, target))
         _report(outcome, output)

@@ -16,6 +16,7 @@ from orchestrator.cli.prune import prune
 from orchestrator.cli.retry import retry
 
 if TYPE_CHECKING:
+    from orchestrator.cli.door import Door
     from orchestrator.cli.summary import Kept
     from orchestrator.cli.view import View
     from orchestrator.runs.models import Run, RunStatus
@@ -34,46 +35,58 @@ LogOutput = Annotated[
     str, typer.Option("--output", "-o", metavar="text|jsonl", help="Dated lines, or one JSON document for each event.")
 ]
 Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Copy them there, under their names.")]
+Parent = Annotated[
+    str | None, typer.Option("--parent", metavar="RUN", help="Only that run's children, in the order of their tasks.")
+]
+Everything = Annotated[bool, typer.Option("--all", "-a", help="Children too, and theirs.")]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run has ended; Ctrl-C leaves it running.")]
 
 
 def list_runs(
     status: Annotated[str | None, typer.Option("--status", "-s", help="Only runs of this status.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=MAX_LIMIT, help="How many, newest first.")] = DEFAULT_LIMIT,
+    parent: Parent = None,
+    everything: Everything = False,
     output: OutputOption = Output.text,
 ) -> int:
-    """List runs, newest first."""
+    """List runs, newest first; without --all those that are nobody's children, or of --parent."""
     from orchestrator.cli.door import open_service
     from orchestrator.cli.shapes import run_json, write_json
 
     wanted = _status(status) if status else None
     with open_service() as service:
-        found = service.list(status=wanted, limit=limit)
+        if parent is None:
+            found = service.list(status=wanted, limit=limit, with_children=everything)
+        else:
+            found = _children(service, parent, wanted, everything=everything)[:limit]
     if output is Output.json:
         write_json([run_json(run) for run in found])
     elif found:
-        _table(found)
+        _table(found, with_parents=everything)
     else:
-        sys.stdout.write(f"no runs{f' of status {status}' if status else ' yet: fanfold run TASK makes one'}\n")
+        which = f" of status {status}" if status else "" if parent else " yet: fanfold run TASK makes one"
+        sys.stdout.write(f"{'no children' if parent else 'no runs'}{which}\n")
     return 0
 
 
 def show(run: RunId, output: OutputOption = Output.text) -> int:
-    """Show one run: its times, attempts, outcome and artifacts."""
+    """Show one run: its times, attempts, outcome and artifacts, and the runs below it."""
+    from orchestrator.cli.children import Below
     from orchestrator.cli.door import kept_of, open_service
-    from orchestrator.cli.shapes import artifact_json, attempt_json, run_json, usage_json, write_json
+    from orchestrator.cli.shapes import artifact_json, attempt_json, run_json, spent_json, usage_json, write_json
     from orchestrator.cli.show import show_run
 
     with open_service() as service:
         found = service.get(run)
-        kept = kept_of(service, found.id)
+        kept, below = kept_of(service, found.id), Below(service.children(found.id), service.spent(found.id))
         attempts, usage, events = service.attempts(found.id), service.usage(found.id), list(service.events(found.id))
         if output is Output.json:
             left = [artifact_json(item.artifact, item.place) for item in kept]
             tried, used = [attempt_json(one) for one in attempts], [usage_json(one) for one in usage]
-            write_json({"run": run_json(found), "attempts": tried, "usage": used, "artifacts": left})
+            together = {"children": [run_json(one) for one in below.children], "spent": spent_json(below.spent)}
+            write_json({"run": run_json(found), "attempts": tried, "usage": used, "artifacts": left, **together})
         else:
-            show_run(sys.stdout, found, attempts, usage, events, kept)
+            show_run(sys.stdout, found, attempts, usage, events, kept, below)
     return 0
 
 
@@ -132,6 +145,12 @@ def cancel(run: RunId) -> int:
     return 0
 
 
+def _children(service: Door, parent: str, status: RunStatus | None, *, everything: bool) -> list[Run]:
+    run = service.get(parent)
+    below = service.children(run.id)
+    return [one for one in below if (everything or one.parent_id == run.id) and status in (None, one.status)]
+
+
 def _status(value: str) -> RunStatus:
     from orchestrator.errors import BadInput
     from orchestrator.runs.models import RunStatus
@@ -157,17 +176,18 @@ def _artifact_table(kept: Sequence[Kept]) -> None:
     sys.stdout.write(columns(rows, colours=sys.stdout.isatty()))
 
 
-def _table(found: Sequence[Run]) -> None:
+def _table(found: Sequence[Run], *, with_parents: bool) -> None:
     from orchestrator.cli.shapes import provider_of
     from orchestrator.cli.table import columns
     from orchestrator.text import ago, duration, one_line
 
     now = datetime.now(UTC)
-    rows = [("RUN", "NAME", "STATUS", "PROVIDER", "SUBMITTED", "TOOK")]
+    rows = [("RUN", *(["PARENT"] if with_parents else []), "NAME", "STATUS", "PROVIDER", "SUBMITTED", "TOOK")]
     for run in found:
         took = duration((run.finished_at - run.created_at).total_seconds()) if run.finished_at else ""
         age = ago((now - run.created_at).total_seconds())
-        rows.append((run.id, one_line(run.name, 40), run.status.value, one_line(provider_of(run), 20), age, took))
+        parent = [run.parent_id or ""] if with_parents else []
+        rows.append((run.id, *parent, one_line(run.name, 40), run.status.value, one_line(provider_of(run), 20), age, took))
     sys.stdout.write(columns(rows, colours=sys.stdout.isatty()))
 
 

@@ -9,16 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from orchestrator.runs.models import Artifact, Attempt, Event, ModelUsage, Run
+    from orchestrator.runs.spent import Spent
 
 
 def run_json(run: Run) -> dict[str, Any]:
-    """A run. `seconds` is from its submission to its end; `exit_code` is null while it goes on."""
+    """A run. `seconds` is from its submission to its end; `exit_code` is null while it goes on.
+
+    `parent_id` is the run whose child it is, `root_id` the one at the top of its tree, `depth` levels above; null for nobody's.
+    """
     return {
         "id": run.id,
         "name": run.name,
         "status": run.status.value,
         "exit_code": run.exit_code,
         "error": {"kind": run.error.kind, "message": run.error.message} if run.error else None,
+        "parent_id": run.parent_id,
+        "root_id": run.root_id,
+        "depth": run.depth,
+        "fan_out": run.fan_out,
         "provider": provider_of(run),
         "attempt": run.attempt,
         "worker": run.worker,
@@ -57,6 +65,15 @@ def usage_json(usage: ModelUsage) -> dict[str, Any]:
         "cache_read_tokens": usage.cache_read_tokens,
         "cache_write_tokens": usage.cache_write_tokens,
         "cost_usd": None if usage.cost_micros is None else usage.cost_micros / 1_000_000,
+    }
+
+
+def spent_json(spent: Spent) -> dict[str, Any]:
+    """What was used altogether. `cost_usd` is that of the models that have a price."""
+    return {
+        "tokens": spent.tokens,
+        "cost_usd": spent.cost_micros / 1_000_000,
+        "sandbox_seconds": spent.sandbox_seconds,
     }
 
 

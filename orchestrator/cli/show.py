@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
 from orchestrator.cli import summary
+from orchestrator.cli.children import Below, tree_rows
 from orchestrator.cli.shapes import provider_of
-from orchestrator.cli.spending import usage_rows
+from orchestrator.cli.spending import spent_text, usage_rows
 from orchestrator.cli.tally import Tally
 from orchestrator.text import ago, clean, count, duration, one_line
 
@@ -25,6 +26,7 @@ def show_run(
     usage: Sequence[ModelUsage],
     events: Sequence[Event],
     kept: Sequence[summary.Kept],
+    below: Below | None = None,
 ) -> None:
     """Print it."""
     tally = Tally()
@@ -33,6 +35,7 @@ def show_run(
     rows = [
         ("run", run.id),
         ("name", one_line(run.name)),
+        *_parent_rows(run),
         ("status", run.status.value + (", cancelling" if run.cancel_requested and not run.status.terminal else "")),
         ("provider", one_line(provider_of(run))),
         ("does", _task(run)),
@@ -41,10 +44,21 @@ def show_run(
         *([("finished", f"{_moment(run.finished_at)}, took {_took(run)}")] if run.finished_at else []),
         *_attempt_rows(attempts),
         *usage_rows(attempts, usage),
+        *(_below_rows(run, below) if below and below.children else []),
         *_question_rows(run),
         *summary.rows(run, tally, kept),
     ]
     file.write("".join(f"{label:11}{text}".rstrip() + "\n" for label, text in rows))
+
+
+def _parent_rows(run: Run) -> list[tuple[str, str]]:
+    if run.parent_id is None:
+        return []
+    return [("parent", run.parent_id if run.parent_id == run.top else f"{run.parent_id}, below {run.top}")]
+
+
+def _below_rows(run: Run, below: Below) -> list[tuple[str, str]]:
+    return [("together", f"{spent_text(below.spent)}, with all below it"), *tree_rows(run, below.children)]
 
 
 def _attempt_rows(attempts: Sequence[Attempt]) -> list[tuple[str, str]]:

@@ -10,6 +10,7 @@ from orchestrator.text import count, duration, one_line
 
 if TYPE_CHECKING:
     from orchestrator.runs.models import Attempt, ModelUsage
+    from orchestrator.runs.spent import Spent
 
 
 def usage_rows(attempts: Sequence[Attempt], usage: Sequence[ModelUsage]) -> list[tuple[str, str]]:
@@ -22,6 +23,13 @@ def usage_rows(attempts: Sequence[Attempt], usage: Sequence[ModelUsage]) -> list
         part = "" if len(known) == len(usage) else ", without the models that have no price"
         found.append(("used", f"${sum(known) / 1_000_000:,.4f}{part}"))
     return [(label if index == 0 else "", text) for index, (label, text) in enumerate(found)]
+
+
+def spent_text(spent: Spent) -> str:
+    """What was used altogether, on one line."""
+    tokens = [f"{spent.tokens:,} tokens"] if spent.tokens else []
+    cost = [f"${spent.cost_micros / 1_000_000:,.4f}"] if spent.cost_micros else []
+    return ", ".join([*tokens, f"{duration(spent.sandbox_seconds)} of sandboxes", *cost])
 
 
 def _models(usage: Sequence[ModelUsage]) -> list[str]:

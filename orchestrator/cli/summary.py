@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,15 +10,17 @@ from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from orchestrator.cli.patchstat import PatchStat
 from orchestrator.errors import InfrastructureError
-from orchestrator.text import clean, count, duration, one_line, size
+from orchestrator.text import clean, count, duration, names, one_line, size
 
 if TYPE_CHECKING:
     from orchestrator.cli.tally import Tally
     from orchestrator.runs.models import Artifact, Run
 
 PATCH = "patch.diff"
+MERGE_REPORT = re.compile(r"merge(-\d+)?\.md")
+"""Artifacts that tell people of a merge."""
 MAX_ARTIFACTS = 10
-"""Artifacts that are listed one by one."""
+"""Artifacts, and reports of merges, that are listed one by one."""
 MAX_PROBLEM = 400
 """Characters of the reason why a patch cannot be shown."""
 
@@ -45,8 +48,10 @@ def rows(run: Run, tally: Tally, kept: Sequence[Kept]) -> list[tuple[str, str]]:
     if tally.verify_exit is not None:
         result = "passed" if tally.verify_exit == 0 else f"failed with exit code {tally.verify_exit}"
         found.append(("verify", f"{result} in {duration(tally.verify_seconds)}"))
+    reports = [item for item in kept if MERGE_REPORT.fullmatch(item.artifact.name)]
+    found += _children_rows(tally, reports)
     found += [row for item in kept if item.artifact.name == PATCH for row in _patch_rows(item)]
-    found += _artifact_rows([item for item in kept if item.artifact.name != PATCH])
+    found += _artifact_rows([item for item in kept if item.artifact.name != PATCH and item not in reports])
     if run.exit_code:
         found.append(("next", f"fanfold runs logs {run.id}"))
     return found
@@ -72,6 +77,26 @@ def show(file: TextIO, run: Run, tally: Tally, kept: Sequence[Kept], *, colours:
     file.flush()
 
 
+def _children_rows(tally: Tally, reports: Sequence[Kept]) -> list[tuple[str, str]]:
+    """What became of the children and of their work, and where that is told in full."""
+    found: list[tuple[str, str]] = []
+    if tally.children:
+        failed = [one_line(tally.children.get(run, run)) for run, status in tally.ends.items() if status != "success"]
+        ended = f"{len(tally.ends) - len(failed)} of {len(tally.children)} succeeded"
+        found.append(("children", f"{ended}; failed: {names(failed)}" if failed else ended))
+    if tally.merges:
+        left = f", {count(tally.conflicts, 'conflict')} left" if tally.conflicts else ""
+        without = f"; left out: {names([one_line(name) for name in tally.left_out])}" if tally.left_out else ""
+        found.append(("merge", f"{count(tally.merged, 'file')} merged{left}{without}"))
+    places = [clean(f"{item.artifact.name}: {item.place}") for item in reports]
+    return [*found, *(("" if tally.merges or index else "merge", text) for index, text in enumerate(_some(places)))]
+
+
+def _some(texts: Sequence[str]) -> list[str]:
+    more = [f"and {len(texts) - MAX_ARTIFACTS} more"] if len(texts) > MAX_ARTIFACTS else []
+    return [*texts[:MAX_ARTIFACTS], *more]
+
+
 def _patch_rows(item: Kept) -> list[tuple[str, str]]:
     try:
         with item.content() as file:
@@ -84,7 +109,5 @@ def _patch_rows(item: Kept) -> list[tuple[str, str]]:
 
 
 def _artifact_rows(items: Sequence[Kept]) -> list[tuple[str, str]]:
-    shown = [f"{item.place}  {size(item.artifact.size)}" for item in items[:MAX_ARTIFACTS]]
-    if len(items) > MAX_ARTIFACTS:
-        shown.append(f"and {len(items) - MAX_ARTIFACTS} more")
-    return [("artifacts" if number == 0 else "", clean(text)) for number, text in enumerate(shown)]
+    shown = _some([clean(f"{item.place}  {size(item.artifact.size)}") for item in items])
+    return [("artifacts" if number == 0 else "", text) for number, text in enumerate(shown)]

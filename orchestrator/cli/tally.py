@@ -26,9 +26,18 @@ class Tally:
         self.command_exit: int | None = None
         self.verify_exit: int | None = None
         self.verify_seconds = 0.0
+        self.children: dict[str, str] = {}
+        """Names of the children since the task was last begun from its inputs, by their ids."""
+        self.ends: dict[str, str] = {}
+        """Statuses of those that have ended, by their ids."""
+        self.merges = self.merged = self.conflicts = 0
+        """Merges of what these have changed, files that they changed in the workspace, conflicts that they left."""
+        self.left_out: list[str] = []
+        """Names of those whose work was not merged, though they succeeded."""
         self.tail = ""
         """The end of what the command and the check printed."""
         self._verify_began: datetime | None = None
+        self._begun = ""
 
     @property
     def verify_failed(self) -> bool:
@@ -60,3 +69,27 @@ class Tally:
                 self.output_tokens += usage.integer("output_tokens")
             case "tool.call":
                 self.tool_calls += 1
+            case "fan_out.started":
+                self._fan_out(data)
+            case "child.finished":
+                self.ends[data.text("run")] = data.text("status")
+            case "merge.finished":
+                self.merges += 1
+                self.merged += data.integer("merged")
+                self.conflicts += data.integer("conflicts")
+                self.left_out += [str(name) for name in data.items("left_out")]
+
+    def _fan_out(self, data: Data) -> None:
+        begun = beginning_of(data.text("key"))
+        if begun != self._begun:  # what came before is no more
+            self._begun, self.left_out = begun, []
+            self.children.clear()
+            self.ends.clear()
+            self.merges = self.merged = self.conflicts = 0
+        told = [Data(one) for one in data.items("children") if isinstance(one, dict)]
+        self.children |= {one.text("run"): one.text("name") for one in told}
+
+
+def beginning_of(key: str) -> str:
+    """Which beginning of the task from its inputs a fan-out belongs to: its key begins with the number of that attempt."""
+    return key.partition("-")[0]

@@ -89,6 +89,18 @@ def test_what_is_shown_of_a_run_is_the_same_here_and_over_the_api(shared: Any, s
     assert places["files/a.txt"] == f"{served.environ['FANFOLD_URL']}/v1/runs/{run}/artifacts/files/a.txt"
 
 
+def test_the_children_of_a_run_are_the_same_here_and_over_the_api(shared: Any, served: Any, task: Task) -> None:
+    file = task("inputs: {path: repo}\nfan_out: {items: [a, b], command: 'echo > ${{ item }}'}", repo__there="x")
+    run = json.loads(served("run", file, "-o", "json").stdout)["run"]["id"]
+
+    here, there = (json.loads(one("runs", "show", run, "-o", "json").stdout) for one in (shared, served))
+    assert [child["name"] for child in here["children"]] == ["a", "b"]
+    for part in ("run", "children", "spent"):
+        assert here[part] == there[part]
+    for options in (["--parent", run], ["--all", "-n", "1000"]):
+        assert served("runs", "ls", "-o", "json", *options).stdout == shared("runs", "ls", "-o", "json", *options).stdout
+
+
 def test_sandboxes_and_schedules_are_there_over_the_api(anywhere: Any) -> None:
     assert anywhere("sandboxes", "ls").stdout == "no sandboxes\n"
     assert anywhere("schedules", "ls").returncode == 0

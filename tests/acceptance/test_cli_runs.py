@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -123,3 +124,65 @@ def test_runs_that_ended_are_pruned_but_the_last_ones(anywhere: Any, task: Task)
 def test_pruning_without_a_bound_or_with_a_wrong_one_is_refused(anywhere: Any) -> None:
     assert "all but the last ones" in anywhere("runs", "prune").stderr
     assert "is not a duration" in anywhere("runs", "prune", "--older-than", "soon").stderr
+
+
+FAN_OUT = """
+name: many
+inputs: {path: repo}
+fan_out:
+  items: [a, b, c]
+  command: test ${{ item }} != b && echo ${{ item }} > ${{ item }}.txt
+  merge: {on_conflict: keep}
+"""
+
+
+def test_a_run_that_fans_out_is_told_with_its_children(anywhere: Any, task: Task, tmp_path: Path) -> None:
+    junit = tmp_path / "junit.xml"
+    done = anywhere("run", task(FAN_OUT, repo__there="x"), "--junit", junit)
+    (run,) = json.loads(anywhere("runs", "ls", "-n", "1", "-o", "json").stdout)
+    document = json.loads(anywhere("runs", "show", run["id"], "-o", "json").stdout)
+    first, second, third = document["children"]
+    shown = anywhere("runs", "show", run["id"]).stdout
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {"fan-out: 3 children", "child a  success", "merged 2 files"} <= {line[11:] for line in done.stdout.splitlines()}
+    assert "child b  error: the command failed with exit code 1\n" in done.stdout
+    assert "  children   2 of 3 succeeded; failed: b\n  merge      2 files merged\n             merge.md: " in done.stdout
+    assert (run["name"], run["parent_id"], second["name"], second["parent_id"]) == ("many", None, "b", run["id"])
+    assert f"tree       a  success  {took(shown, 'a')}  {first['id']}\n" in shown
+    assert document["spent"]["sandbox_seconds"] > document["attempts"][0]["sandbox_seconds"]
+    assert "together   " in shown
+    assert f"parent     {run['id']}\n" in anywhere("runs", "show", third["id"]).stdout
+    assert 'tests="4" failures="1" errors="0"' in junit.read_text()
+    assert 'name="child: b"' in junit.read_text()
+
+
+def took(shown: str, name: str) -> str:
+    """What the tree tells of the time of a child."""
+    found = re.search(rf"^\S* +{name}  success  (\S+ s)  ", shown, re.MULTILINE)
+    assert found is not None, shown
+    return found[1]
+
+
+def test_children_are_listed_by_their_parent_or_with_everything(anywhere: Any, task: Task) -> None:
+    run = json.loads(anywhere("run", task(FAN_OUT, repo__there="x"), "-o", "json").stdout)["run"]["id"]
+
+    def names(*options: str) -> list[str]:
+        return [one["name"] for one in json.loads(anywhere("runs", "ls", "-o", "json", *options).stdout)]
+
+    assert names("--parent", run) == ["a", "b", "c"]
+    assert names("--parent", run.removeprefix("run-")[:8], "-s", "error") == ["b"]
+    assert names("-n", "1") == ["many"]
+    assert names("--all", "-n", "4") == ["c", "b", "a", "many"]
+    header, first, *_ = anywhere("runs", "ls", "--all").stdout.splitlines()
+    assert (header.split()[:2], first.split()[1]) == (["RUN", "PARENT"], run)
+    assert anywhere("runs", "ls", "--parent", run, "-s", "running").stdout == "no children of status running\n"
+
+
+def test_a_child_is_not_retried_by_itself(anywhere: Any, task: Task) -> None:
+    run = json.loads(anywhere("run", task(FAN_OUT, repo__there="x"), "-o", "json").stdout)["run"]["id"]
+    child, *_ = json.loads(anywhere("runs", "ls", "--parent", run, "-o", "json").stdout)
+
+    done = anywhere("runs", "retry", child["id"])
+
+    assert (done.returncode, f"retry run {run}" in done.stderr) == (2, True)

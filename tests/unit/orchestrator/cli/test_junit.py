@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -14,8 +16,8 @@ from orchestrator.errors import BadInput
 from orchestrator.runs.models import Event, Run, RunError
 
 
-def cases(run: Run, tally: Tally) -> dict[str, list[str]]:
-    suite = ET.fromstring(report(run, tally)).find("testsuite")
+def cases(run: Run, tally: Tally, children: Sequence[Run] = ()) -> dict[str, list[str]]:
+    suite = ET.fromstring(report(run, tally, children)).find("testsuite")
     assert suite is not None
     return {case.get("name", ""): [child.tag for child in case] for case in suite.findall("testcase")}
 
@@ -59,6 +61,28 @@ def test_a_check_that_was_not_reached_is_skipped(a_run: Callable[..., Run]) -> N
 )
 def test_what_is_no_fault_of_the_task_is_an_error(a_run: Callable[..., Run], status: str, error: RunError | None) -> None:
     assert cases(a_run(status, error), Tally()) == {"run": ["error"]}
+
+
+def test_each_child_is_a_case_that_fails_by_itself(a_run: Callable[..., Run]) -> None:
+    ended = {"run": a_run(), "a": a_run(), "b": a_run("error", RunError("task", "exit code 2")), "c": a_run("cancelled")}
+    children = [replace(run, name=name) for name, run in ended.items()]
+
+    found = cases(a_run(verify="v"), Tally(), children)
+
+    assert found == {
+        "run": [], "child: run": [], "child: a": [], "child: b": ["failure"], "child: c": ["error"], "verify: v": ["skipped"]
+    }  # fmt: skip
+
+
+def test_a_child_takes_the_time_since_it_began(a_run: Callable[..., Run]) -> None:
+    run = a_run("error", RunError("task", "exit code 2"))
+    assert run.started_at is not None
+    late = replace(run, name="late", started_at=run.started_at + timedelta(seconds=2))
+
+    root = ET.fromstring(report(a_run(), Tally(), [late, replace(run, name="never", started_at=None)]))
+
+    assert [case.get("time") for case in root.iter("testcase")] == ["3.000", "1.000", "0.000"]
+    assert root.find("testsuite/testcase/failure").attrib == {"message": "exit code 2", "type": "task"}  # type: ignore[union-attr]
 
 
 def test_the_sums_are_in_the_suite(a_run: Callable[..., Run], checked: Callable[[int], Tally]) -> None:

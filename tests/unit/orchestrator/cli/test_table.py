@@ -13,12 +13,14 @@ from typing import Any, BinaryIO
 import pytest
 
 from orchestrator.cli import summary
+from orchestrator.cli.children import Below
 from orchestrator.cli.show import show_run
 from orchestrator.cli.summary import Kept
 from orchestrator.cli.table import columns
 from orchestrator.cli.tally import Tally
 from orchestrator.errors import InfrastructureError
-from orchestrator.runs.models import Artifact, Attempt, AttemptStatus, ModelUsage, Run, RunError
+from orchestrator.runs.models import Artifact, Attempt, AttemptStatus, Event, ModelUsage, Run, RunError
+from orchestrator.runs.spent import Spent
 from orchestrator.spec import RunSpec
 
 
@@ -82,6 +84,50 @@ def test_a_run_that_fans_out_is_shown_with_what_its_children_do(
     show_run(file, replace(a_run(), spec=spec), [], [], [], [])
 
     assert f"does       {does}\n" in file.getvalue()
+
+
+def test_a_run_is_shown_with_the_runs_below_it_and_what_all_used(a_run: Callable[..., Run]) -> None:
+    run = a_run()
+    child = replace(run, id="run-b", name="b", parent_id=run.id, root_id=run.id, depth=1, fan_out="1-fan-out")
+    file = io.StringIO()
+
+    show_run(file, run, [], [], [], [], Below([child], Spent(12_345, 2_000, 61.0)))
+
+    shown = file.getvalue()
+    assert "together   12,345 tokens, 1 min 01 s of sandboxes, $0.0020, with all below it\n" in shown
+    assert "tree       b  success  3.0 s  run-b\n" in shown
+    assert "parent" not in shown
+
+
+@pytest.mark.parametrize(("root", "told"), [("run-up", "run-up"), ("run-top", "run-up, below run-top")])
+def test_a_child_is_shown_with_its_parent(a_run: Callable[..., Run], root: str, told: str) -> None:
+    file = io.StringIO()
+
+    show_run(file, replace(a_run(), parent_id="run-up", root_id=root), [], [], [], [], Below([], Spent(1)))
+
+    assert f"parent     {told}\n" in file.getvalue()
+    assert "together" not in file.getvalue()
+
+
+def test_the_summary_counts_children_and_says_where_their_merge_is_told(
+    tmp_path: Path, a_run: Callable[..., Run], event: Callable[..., Event]
+) -> None:
+    tally, left = Tally(), [kept(tmp_path, name, b"x") for name in ("merge.json", "merge.md")]
+    children = [{"run": f"run-{number}", "name": f"n{number}"} for number in range(40)]
+    tally.feed(event("fan_out.started", key="1-fan-out", children=children))
+    for number in range(40):
+        status = "error" if number in (3, 7) else "success"
+        tally.feed(event("child.finished", run=f"run-{number}", name=f"n{number}", status=status, error=None))
+    tally.feed(event("merge.finished", key="1-fan-out", merged=12, conflicts=1, left_out=["n1"]))
+
+    rows = summary.rows(a_run(), tally, left)
+
+    assert rows == [
+        ("children", "38 of 40 succeeded; failed: n3, n7"),
+        ("merge", "12 files merged, 1 conflict left; left out: n1"),
+        ("", f"merge.md: {tmp_path / 'merge.md'}"),
+        ("artifacts", f"{tmp_path / 'merge.json'}  1 B"),
+    ]
 
 
 def test_the_summary_says_how_to_apply_the_patch(tmp_path: Path, a_run: Callable[..., Run]) -> None:

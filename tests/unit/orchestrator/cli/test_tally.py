@@ -46,3 +46,23 @@ def test_only_the_end_of_the_output_is_kept(event: Callable[..., Event]) -> None
 
     assert len(tally.tail) == MAX_TAIL
     assert tally.tail.endswith("end")
+
+
+def test_children_and_merges_are_those_since_the_task_was_last_begun(event: Callable[..., Event]) -> None:
+    tally = Tally()
+
+    for one in (
+        event("fan_out.started", key="1-fan-out", children=[{"run": "run-1", "name": "a"}]),
+        event("child.finished", run="run-1", name="a", status="error", error="x"),
+        event("merge.finished", key="1-fan-out", merged=7, conflicts=2, left_out=["a"]),
+        event("fan_out.started", key="2-task-x", children=[{"run": "run-2", "name": "a"}, {"run": "run-3", "name": "b"}]),
+        event("child.finished", run="run-3", name="b", status="success", error=None),
+        event("merge.finished", key="2-task-x", merged=1, conflicts=0, left_out=["b"]),
+        event("fan_out.started", key="2-task-y", children=[{"run": "run-4", "name": "c"}]),
+        event("merge.finished", key="2-task-y", merged=2, conflicts=1, left_out=[]),
+    ):
+        tally.feed(one)
+
+    assert tally.children == {"run-2": "a", "run-3": "b", "run-4": "c"}
+    assert tally.ends == {"run-3": "success"}
+    assert (tally.merges, tally.merged, tally.conflicts, tally.left_out) == (2, 3, 1, ["b"])

@@ -249,7 +249,8 @@ class Service:
         before = self.get(run_id)
         run = self._of.store.request_cancel(before.id)
         if run.status.terminal:
-            self._of.folder(run.id).forget_secrets()
+            for one in (run, *self._of.family.tree(run.id)):
+                self._of.folder(one.id).forget_secrets()
             if before.status is RunStatus.INTERRUPTED:
                 self._of.nudge(run.id)
         return run

@@ -8,7 +8,7 @@ from orchestrator.spec import RunSpec
 from orchestrator.text import count, names
 from orchestrator.worker.assignment import Assignment
 from orchestrator.worker.fanout.operation import FanOut
-from orchestrator.worker.fanout.order import FanOutOrder, Folded, NewChild
+from orchestrator.worker.fanout.order import FanOutOrder, NewChild
 
 
 async def fan_out(work: Assignment, operation: FanOut) -> None:
@@ -16,19 +16,15 @@ async def fan_out(work: Assignment, operation: FanOut) -> None:
     declared = work.spec.fan_out
     assert declared is not None
     folded = await operation.run(_order(work))
-    work.recorder.log("info", _told(folded))
     if folded.problem:
         raise TaskFailed(f"nothing was merged: {folded.problem}")
-    if folded.failed and declared.on_child_failure == "cancel":
-        raise TaskFailed(f"children failed: {names(folded.failed)} (fan_out.on_child_failure: cancel)")
-    if folded.failed and not folded.merged and len(folded.failed) == len(declared.children()):
-        raise TaskFailed(f"all children failed: {names(folded.failed)}")
-    undecided = folded.conflicts or folded.left_out
-    if undecided and declared.merge.on_conflict == "fail":
+    if (folded.conflicts or folded.left_out) and declared.merge.on_conflict == "fail":
         raise TaskFailed(
             f"{count(folded.conflicts, 'conflict')} left, and not merged: {names(folded.left_out) or 'nobody'}"
             " (fan_out.merge.on_conflict: fail); merge.md tells which"
         )
+    if folded.failed and (work.spec.verify is None or declared.on_child_failure == "cancel"):
+        raise TaskFailed(f"children failed: {names(folded.failed)}; a `verify` would have the last word (fan_out)")
 
 
 def _order(work: Assignment) -> FanOutOrder:
@@ -47,11 +43,3 @@ def _child(work: Assignment, spec: RunSpec) -> NewChild:
     played = spec.agent is not None and file_of(spec.agent.model)
     model_file = child_model_file(work.folder, spec.agent.model) if spec.agent is not None and played else None
     return NewChild(spec.name, spec, model_file)
-
-
-def _told(folded: Folded) -> str:
-    told = [f"{count(folded.merged, 'file')} merged"]
-    told += [count(folded.conflicts, "conflict") + " left"] if folded.conflicts else []
-    told += [f"failed: {names(folded.failed)}"] if folded.failed else []
-    told += [f"left out: {names(folded.left_out)}"] if folded.left_out else []
-    return "; ".join(told)

@@ -67,10 +67,6 @@ def output(events: list[Event]) -> str:
     return "".join(event.data["text"] for event in events if event.type.endswith(".output"))
 
 
-def logged(events: list[Event]) -> str:
-    return "\n".join(event.data["text"] for event in events if event.type == "log")
-
-
 def test_what_children_changed_is_in_the_workspace_when_all_have_ended(
     submit: Submit, family: Family, kept: Callable[[Run], dict[str, str]]
 ) -> None:
@@ -115,7 +111,7 @@ def test_a_check_leaves_out_who_breaks_it(submit: Submit, kept: Callable[[Run], 
     run, events = submit(fan_out={"tasks": tasks, "merge": {"verify": "cat b.txt", "on_conflict": "keep"}}, verify="ls")
     assert (run.status, run.error) == (RunStatus.SUCCESS, None)
     assert output(events).split() == ["a.txt", "b.txt", "c.txt", "x", "y"]
-    assert "left out: bad" in logged(events)
+    assert [event.data["left_out"] for event in events if event.type == "merge.finished"] == [["bad"]]
     (left,) = json.loads(kept(run)["merge.json"])["not_merged"]
     assert (left["name"], "b.txt: No such file" in left["output"]) == ("bad", True)
 
@@ -128,7 +124,15 @@ def test_a_child_that_fails_leaves_its_work_and_the_others_are_merged(
     assert (run.status, run.error) == (RunStatus.SUCCESS, None)
     assert output(events).split() == ["a.txt", "b.txt", "c.txt", "x"]
     assert "+y" in kept(run)["unmerged/bad.patch"]
-    assert "failed: bad" in logged(events)
+    ended = {event.data["name"]: event.data["status"] for event in events if event.type == "child.finished"}
+    assert ended == {"good": "success", "bad": "error"}
+
+
+def test_a_child_that_fails_fails_the_run_when_no_check_decides(submit: Submit) -> None:
+    run, _ = submit(fan_out={"tasks": [{"name": "good", "command": "echo x > x"}, {"name": "bad", "command": "exit 3"}]})
+    assert run.status is RunStatus.ERROR
+    assert run.error is not None
+    assert "children failed: bad" in run.error.message
 
 
 def test_a_file_that_cannot_be_merged_is_made_anew(submit: Submit) -> None:

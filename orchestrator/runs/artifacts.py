@@ -121,6 +121,12 @@ class ArtifactStore:
                 left -= len(piece)
                 yield piece
 
+    async def stream(self, sha256: str) -> AsyncIterator[bytes]:
+        """The bytes of content, in pieces, while others go on. Raises as `open` does."""
+        pieces = self.pieces(sha256)
+        while piece := await asyncio.to_thread(next, pieces, b""):
+            yield piece
+
     def place(self, sha256: str) -> Path | str:
         """Where content is: a path of this machine, or an address."""
         return self._objects.place(_key(sha256))

@@ -24,6 +24,8 @@ from orchestrator.runs.models import Artifact, Lease, NewRun, Run
 
 CHANGES = f"{RESERVED}changes"
 """Names what a child has changed among its artifacts."""
+COMMITS = f"{RESERVED}commits"
+"""Names what it has committed."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +111,8 @@ class Family(Database):
         """Note what came of a fan-out. Raises `StaleLease`, and `NotFound` when it was not begun."""
         self._note(lease, key, None, {"result": result})
 
-    def note_changes(self, lease: Lease, artifact: Artifact) -> None:
-        """Note what a child has changed: an artifact of its own under a reserved name, whose content is in place.
+    def note_work(self, lease: Lease, artifact: Artifact) -> None:
+        """Note work of a child: an artifact of its own under a reserved name (`CHANGES`, `COMMITS`), whose content is in place.
 
         Raises `StaleLease`.
         """
@@ -118,11 +120,11 @@ class Family(Database):
             hold(connection, lease)
             put_artifact(connection, artifact)
 
-    def changes(self, run_id: str) -> str | None:
-        """SHA-256 of what a child has changed; None when it has changed nothing, or did not come so far."""
+    def work(self, run_id: str, name: str) -> str | None:
+        """SHA-256 of work of a child; None when it has done none, or did not come so far."""
         c = t.artifacts.c
         with self._reading() as connection:
-            return connection.execute(select(c.sha256).where(c.run_id == run_id, c.name == CHANGES)).scalar()
+            return connection.execute(select(c.sha256).where(c.run_id == run_id, c.name == name)).scalar()
 
     def _note(self, lease: Lease, key: str, artifact: Artifact | None, values: dict[str, Any]) -> None:
         c = t.fan_outs.c

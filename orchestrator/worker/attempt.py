@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.agentspec import AgentSpec
 from orchestrator.errors import InfrastructureError, TaskFailed
@@ -15,11 +15,7 @@ from orchestrator.runs.family import Family
 from orchestrator.runs.store import now
 from orchestrator.worker.assignment import Assignment
 from orchestrator.worker.collect import Collector
-from orchestrator.worker.fanout import declared
-from orchestrator.worker.fanout.changes import keep_changes
-from orchestrator.worker.fanout.operation import FanOut
 from orchestrator.worker.fanout.order import REPORT, is_subagent
-from orchestrator.worker.fanout.subagents import SubagentForks
 from orchestrator.worker.frozen import bring_files
 from orchestrator.worker.lodging import Lodging
 from orchestrator.worker.meter import Meter
@@ -27,6 +23,10 @@ from orchestrator.worker.outcome import Question
 from orchestrator.worker.output import LOG_CAP, OutputSink, stream_command
 from orchestrator.worker.spending import Spending
 from sandboxes.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from orchestrator.worker.fanout.operation import FanOut
+    from orchestrator.worker.fanout.subagents import SubagentForks
 
 
 class Attempt:
@@ -55,7 +55,7 @@ class Attempt:
         failure = await self._pursue(sandbox)
         await self._collector.collect(sandbox)
         if work.origin is not None and not self.lodging.is_empty:
-            await keep_changes(work, sandbox)
+            await self._fanning("changes").keep_changes(work, sandbox)
         if failure is not None:
             raise failure
 
@@ -71,7 +71,7 @@ class Attempt:
             if spec.agent is not None:
                 await self._run_agent(spec.agent, sandbox)
             if spec.fan_out is not None:
-                await declared.fan_out(self._work, self._fan_outs(sandbox))
+                await self._fanning("declared").fan_out(self._work, self._fan_outs(sandbox))
             if spec.command is not None:
                 await self._run_command(sandbox, "command", spec.command, blame="the command failed with")
             if spec.verify is not None:
@@ -151,14 +151,21 @@ class Attempt:
         return [b"".join(work.artifacts.pieces(one.sha256)) for one in found]
 
     def _fan_outs(self, sandbox: Sandbox) -> FanOut:
-        return FanOut(self._work, self.lodging, sandbox, self._collector)
+        made: FanOut = self._fanning("operation").FanOut(self._work, self.lodging, sandbox, self._collector)
+        return made
 
     async def _forks(self, agent: AgentSpec, sandbox: Sandbox) -> SubagentForks | None:
         """What has subagents work in forks; None when none of them does."""
         if is_subagent(self._work.run.fan_out):
             return None
-        forks = SubagentForks(self._work, agent, self._fan_outs(sandbox), await self.lodging.provider.capabilities())
+        capabilities = await self.lodging.provider.capabilities()
+        make = self._fanning("subagents").SubagentForks
+        forks: SubagentForks = make(self._work, agent, lambda: self._fan_outs(sandbox), capabilities)
         return forks if forks.any else None
+
+    def _fanning(self, name: str) -> Any:
+        """A module of the fan-outs, which need a Git library: most runs do not."""
+        return importlib.import_module(f"orchestrator.worker.fanout.{name}")
 
     def _emit(self, kind: str, data: dict[str, Any]) -> None:
         self._work.telemetry.metrics.happened(kind, data)

@@ -196,7 +196,7 @@ class Lodging:
         if work.origin is not None:
             await work.origin.prepare(sandbox)
         elif self._snapshot is not None:
-            await self._unpack(sandbox, _pieces(work, self._snapshot))
+            await self._unpack(sandbox, work.artifacts.stream(self._snapshot))
         else:
             tar = (await self._placed_inputs()).tar
             if tar.exists():
@@ -300,9 +300,3 @@ async def _read(path: Path) -> AsyncIterator[bytes]:
     with path.open("rb") as file:
         while piece := await asyncio.to_thread(file.read, PIECE):
             yield piece
-
-
-async def _pieces(work: Assignment, sha256: str) -> AsyncIterator[bytes]:
-    pieces = work.artifacts.pieces(sha256)
-    while piece := await asyncio.to_thread(next, pieces, b""):
-        yield piece

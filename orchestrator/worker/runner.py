@@ -35,7 +35,7 @@ from orchestrator.worker.kin import Origin
 from orchestrator.worker.outcome import Outcome, outcome_of
 from orchestrator.worker.past import Past, past_of
 from orchestrator.worker.recorder import Recorder
-from orchestrator.worker.watch import Handover, StopReason, Watch
+from orchestrator.worker.watch import CANCEL_POLL, HEARTBEAT, Handover, StopReason, Watch
 from sandboxes.errors import FanfoldSandboxError
 from sandboxes.providers.registry import get_provider
 
@@ -194,7 +194,7 @@ class Runner:
         redactor = await asyncio.to_thread(Redactor, secrets.values)
         self._telemetry.masks.hold(run.id, redactor.text)
         recorder = Recorder(self._store, lease, redactor)
-        watch = Watch(self._store, lease)
+        watch = Watch(self._store, lease, look_every=CANCEL_POLL if claim.origin is None else HEARTBEAT)  # there may be many
         self._watches[run.id] = watch
         if self._leaving:  # the word came between the claim and here
             watch.hand_over()

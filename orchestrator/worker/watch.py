@@ -30,7 +30,11 @@ StopReason = RunCancelled | StaleLease | Handover
 class Watch:
     """Beats until it is closed, also while a stopped run is cleaned up: a lease must not run out under that."""
 
-    def __init__(self, store: Store, lease: Lease, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, store: Store, lease: Lease, *, look_every: float = CANCEL_POLL, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`look_every` is how many seconds may pass until word to stop is heard."""
+        self._look_every = look_every
         self.stopped: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
         """Done when the run has to stop: why."""
         self._store = store
@@ -56,7 +60,7 @@ class Watch:
 
     async def _beat_on(self) -> None:
         while True:
-            await asyncio.sleep(CANCEL_POLL)  # first: the claim was a heartbeat
+            await asyncio.sleep(self._look_every)  # first: the claim was a heartbeat
             try:
                 await self._beat()
             except StaleLease as exc:

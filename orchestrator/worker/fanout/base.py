@@ -15,6 +15,7 @@ from typing import Any
 from orchestrator.runs.artifacts import ArtifactStore, one_piece
 from orchestrator.runs.files import RESERVED
 from orchestrator.runs.models import Artifact
+from orchestrator.worker.fanout.commits import known_commits
 from sandboxes.sandbox import FileEntry, Sandbox
 from sandboxes.workspace.ignore import litter, rule_files
 from sandboxes.workspace.manifest import check_manifest
@@ -41,6 +42,8 @@ class Base:
     """Names of files and folders that are in no base, and in nothing that is compared with it."""
     rules: Mapping[str, str]
     """The texts of its files named `.gitignore`, by path: what is new and litter by them is nobody's work."""
+    commits: tuple[str, ...]
+    """Those at the ends of the branches of its repository, if it has one."""
 
     @classmethod
     async def of(cls, sandbox: Sandbox, exclude: Collection[str]) -> Base:
@@ -51,7 +54,7 @@ class Base:
         paths = rule_files(entries.items())
         found = await sandbox.adownload_files([posixpath.join(sandbox.workdir, path) for path in paths])
         rules = {path: one.content.decode("utf-8", "replace") for path, one in zip(paths, found, strict=True) if one.content}
-        return cls(entries, names, rules)
+        return cls(entries, names, rules, await known_commits(sandbox))
 
     async def keep(self, artifacts: ArtifactStore, run_id: str, key: str) -> Artifact:
         """Store it; what to record."""
@@ -59,7 +62,8 @@ class Base:
         return await artifacts.keep(run_id, f"{RESERVED}{key}/base", one_piece(content), limit=CAP)
 
     def _packed(self) -> bytes:
-        value = {"entries": [asdict(one) for one in self.entries.values()], "exclude": self.exclude, "rules": self.rules}
+        told = {"exclude": self.exclude, "rules": self.rules, "commits": self.commits}
+        value = {"entries": [asdict(one) for one in self.entries.values()], **told}
         return gzip.compress(json.dumps(value).encode(), mtime=0)
 
     @classmethod
@@ -67,7 +71,8 @@ class Base:
         """What was stored. Raises `InfrastructureError` when it is not there."""
         with artifacts.open(sha256, verify=True) as file:
             value: dict[str, Any] = json.loads(gzip.decompress(file.read()))
-        return cls({one["path"]: FileEntry(**one) for one in value["entries"]}, tuple(value["exclude"]), value["rules"])
+        entries = {one["path"]: FileEntry(**one) for one in value["entries"]}
+        return cls(entries, tuple(value["exclude"]), value["rules"], tuple(value["commits"]))
 
     @cached_property
     def id(self) -> str:

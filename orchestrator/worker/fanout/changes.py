@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from orchestrator.errors import TaskFailed
 from orchestrator.runs.family import CHANGES, Family
 from orchestrator.worker.assignment import Assignment
+from orchestrator.worker.fanout.commits import packed_commits
 from sandboxes.errors import ArchiveRefused, PatchRefused
 from sandboxes.sandbox import Sandbox
 from sandboxes.workspace.pack import pack
@@ -19,9 +20,12 @@ CAP = 2 * 1024**3
 
 
 async def keep_changes(work: Assignment, sandbox: Sandbox) -> None:
-    """Keep what a child has changed, without litter. Raises `TaskFailed` when there is too much of it, or what cannot be."""
+    """Keep what a child has changed, without litter, and what it has committed.
+
+    Raises `TaskFailed` when that is too much, or what cannot be merged.
+    """
     assert work.origin is not None
-    base, scratch = work.origin.base, work.folder.path / "changes"
+    base, family, scratch = work.origin.base, Family(work.store.engine), work.folder.path / "changes"
 
     def fetch(path: str) -> AsyncIterator[bytes]:
         return sandbox.download_stream(posixpath.join(sandbox.workdir, path))
@@ -33,7 +37,9 @@ async def keep_changes(work: Assignment, sandbox: Sandbox) -> None:
         if entries or changed.removed:
             await pack(entries, changed.removed, fetch, scratch / "packed", base=base.id, cap=CAP)
             kept = await asyncio.to_thread(work.artifacts.keep_file, work.run.id, CHANGES, scratch / "packed")
-            await asyncio.to_thread(Family(work.store.engine).note_changes, work.lease, kept)
+            await asyncio.to_thread(family.note_work, work.lease, kept)
+        if base.commits and (packed := await packed_commits(sandbox, base.commits, work.artifacts, work.run.id)):
+            await asyncio.to_thread(family.note_work, work.lease, packed)
     except (PatchRefused, ArchiveRefused) as exc:
         raise TaskFailed(f"what was changed cannot be merged: {exc}") from exc
     finally:

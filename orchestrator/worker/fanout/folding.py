@@ -7,14 +7,15 @@ import posixpath
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.runs.family import Family
+from orchestrator.runs.family import CHANGES, Family
 from orchestrator.worker.assignment import Assignment
 from orchestrator.worker.fanout.asking import Asking
 from orchestrator.worker.fanout.base import FetchingStore
+from orchestrator.worker.fanout.commands import run_command
 from orchestrator.worker.fanout.merged import Merged, edits_of, settled
 from orchestrator.worker.fanout.order import ChildEnd, FanOutOrder
 from orchestrator.worker.fanout.origin import ForkOrigin
-from orchestrator.worker.fanout.trial import Trials, run_command
+from orchestrator.worker.fanout.trial import Trials
 from sandboxes.sandbox import Sandbox
 from sandboxes.workspace.merge import Child, MergeResult, merge
 from sandboxes.workspace.merge.report import Verification
@@ -56,7 +57,7 @@ class Folding:
         return {end.name: await asyncio.to_thread(self._child, end) for end in ends}
 
     def _child(self, end: ChildEnd) -> Child:
-        sha256 = Family(self._work.store.engine).changes(end.run.id)
+        sha256 = Family(self._work.store.engine).work(end.run.id, CHANGES)
         if sha256 is None:  # it had no sandbox, or did not come so far
             return Child(end.name, {}, self._store)
         place = self._scratch / end.run.id

@@ -7,12 +7,13 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.runs.family import Family
+from orchestrator.runs.family import COMMITS, Family
 from orchestrator.runs.family import FanOut as Noted
 from orchestrator.worker.assignment import Assignment
 from orchestrator.worker.collect import Collector
 from orchestrator.worker.fanout.base import Base, BaseChanged
 from orchestrator.worker.fanout.brood import Brood
+from orchestrator.worker.fanout.commits import bring_commits
 from orchestrator.worker.fanout.folding import Folding
 from orchestrator.worker.fanout.order import ASKING, ChildEnd, FanOutOrder, Folded
 from orchestrator.worker.fanout.origin import ForkOrigin
@@ -82,11 +83,22 @@ class FanOut:
             if not plan.folded.applied:
                 return plan.folded
             await apply_all(self._sandbox, plan.edits, plan.contents, call_id=f"{self._work.task_id}:{order.key}:apply")
+            await self._bring_commits([end for end in ends if end.name not in (*plan.folded.failed, *plan.folded.left_out)])
             return plan.folded
         except BaseChanged as exc:
             return unchanged(ends).refused(f"the workspace was changed meanwhile: {exc}")
         finally:
             await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
+
+    async def _bring_commits(self, ends: Sequence[ChildEnd]) -> None:
+        """Have what these children committed in the repository of the workspace, as refs."""
+        work = self._work
+        for end in ends:
+            sha256 = await asyncio.to_thread(self._family.work, end.run.id, COMMITS)
+            if sha256 is not None:
+                problem = await bring_commits(self._sandbox, end.name, work.artifacts.stream(sha256))
+                level, told = ("warning", f"not brought over: {problem}") if problem else ("info", "below refs/fanfold/")
+                work.recorder.log(level, f"commits of {end.name}: {told}")
 
     async def _plan(
         self, order: FanOutOrder, noted: Noted | None, fork: ForkOrigin, ends: Sequence[ChildEnd], scratch: Path

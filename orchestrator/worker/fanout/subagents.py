@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from orchestrator.agent.forks import Worked
 from orchestrator.agentspec import AgentSpec
 from orchestrator.spec import RunSpec
 from orchestrator.worker.assignment import Assignment
-from orchestrator.worker.fanout.operation import FanOut
 from orchestrator.worker.fanout.order import SUBAGENTS, FanOutOrder, Folded, NewChild
 from sandboxes.providers.base import Capabilities
 
 if TYPE_CHECKING:
     from orchestrator.agent.harness.fan_out import TaskCall
+    from orchestrator.worker.fanout.operation import FanOut
 
 class SubagentForks:
     """See `orchestrator.agent.fanning.Forks`."""
 
-    def __init__(self, work: Assignment, agent: AgentSpec, operation: FanOut, capabilities: Capabilities) -> None:
+    def __init__(self, work: Assignment, agent: AgentSpec, operation: Callable[[], FanOut], capabilities: Capabilities) -> None:
         self._work = work
         self._agent = agent
         self._operation = operation
@@ -41,7 +41,7 @@ class SubagentForks:
     async def run(self, answer_id: str, calls: Sequence[TaskCall]) -> Sequence[Worked]:
         """See `Forks`."""
         names = _names(calls)
-        folded = await self._operation.run(self._order(answer_id, calls, names))
+        folded = await self._operation().run(self._order(answer_id, calls, names))
         return [_worked(folded, name) for name in names]
 
     def _order(self, answer_id: str, calls: Sequence[TaskCall], names: Sequence[str]) -> FanOutOrder:

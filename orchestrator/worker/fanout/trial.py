@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from orchestrator.worker.fanout.base import BaseChanged
 from orchestrator.worker.fanout.source import Source
 from orchestrator.worker.lodging import Lodging
-from sandboxes.sandbox import CommandSpec, Edit, Sandbox
+from sandboxes.sandbox import Edit, Sandbox
 from sandboxes.workspace.merge import Contents
 from sandboxes.workspace.names import shown
-
-OUTPUT_CAP = 16 * 1024
-"""Bytes of the end of a command's output that are kept."""
-
-
-@dataclass(frozen=True)
-class Tried:
-    """How a command ended."""
-
-    exit_code: int
-    output: str
-    """The end of what it printed."""
 
 
 class Trials:
@@ -57,17 +43,3 @@ async def apply_all(sandbox: Sandbox, edits: Sequence[Edit], contents: Contents,
         named = ", ".join(shown(path) for path in applied.refused[:5])
         more = f" and {len(applied.refused) - 5} more" if len(applied.refused) > 5 else ""
         raise BaseChanged(f"{named}{more}")
-
-
-async def run_command(sandbox: Sandbox, command: str, timeout: float) -> Tried:
-    """Run a command to its end, or until `timeout` (seconds) is over: then its exit code is 124."""
-    process = await sandbox.start(CommandSpec(command, timeout=timeout, merge=True))
-    kept: deque[bytes] = deque()
-    size = 0
-    async for chunk in process.output():
-        kept.append(chunk.data)
-        size += len(chunk.data)
-        while size - len(kept[0]) >= OUTPUT_CAP:
-            size -= len(kept.popleft())
-    result = await process.wait()
-    return Tried(result.exit_code, b"".join(kept)[-OUTPUT_CAP:].decode("utf-8", "replace"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -224,3 +225,20 @@ def test_a_recording_has_what_subagents_in_forks_were_asked(
     run, events = submit(agent={"prompt": "go", "model": "replay:tape.yaml"}, verify="cat a.txt b.txt")
     assert (run.status, run.error) == (RunStatus.SUCCESS, None)
     assert output(events) == "one\ntwo\nthree\nmore\nb\nmore\n"
+
+
+def test_commits_of_children_come_over_as_refs(submit: Submit, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "README").write_text("begun")
+    git = "git -c user.name=x -c user.email=x@example.org"
+    subprocess.run(f"git init -q . && git add -A && {git} commit -qm base", shell=True, cwd=project, check=True)
+    tasks = [
+        {"name": name, "command": f"echo {name} > {name} && git add {name} && {git} commit -qm 'by {name}'"}
+        for name in ("ann", "bob")
+    ]
+    run, events = submit(fan_out={"tasks": tasks}, verify="git log --all --format=%s; git for-each-ref refs/fanfold")
+    assert (run.status, run.error) == (RunStatus.SUCCESS, None)
+    told = output(events)
+    assert sorted(told.splitlines()[:3]) == ["base", "by ann", "by bob"]
+    assert told.count("refs/fanfold/ann/") == told.count("refs/fanfold/bob/") == 2

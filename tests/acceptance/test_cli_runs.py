@@ -132,7 +132,7 @@ inputs: {path: repo}
 fan_out:
   items: [a, b, c]
   command: test ${{ item }} != b && echo ${{ item }} > ${{ item }}.txt
-  merge: {on_conflict: keep}
+verify: cat a.txt c.txt
 """
 
 
@@ -153,7 +153,7 @@ def test_a_run_that_fans_out_is_told_with_its_children(anywhere: Any, task: Task
     assert document["spent"]["sandbox_seconds"] > document["attempts"][0]["sandbox_seconds"]
     assert "together   " in shown
     assert f"parent     {run['id']}\n" in anywhere("runs", "show", third["id"]).stdout
-    assert 'tests="4" failures="1" errors="0"' in junit.read_text()
+    assert 'tests="5" failures="1" errors="0"' in junit.read_text()
     assert 'name="child: b"' in junit.read_text()
 
 

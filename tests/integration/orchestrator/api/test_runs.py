@@ -122,7 +122,9 @@ def test_its_log_is_dated_lines(client: httpx.Client, done: dict[str, Any]) -> N
 def test_its_attempts_and_usage_are_listed(client: httpx.Client, done: dict[str, Any]) -> None:
     [attempt] = client.get(f"/v1/runs/{done['id']}/attempts").json()["items"]
     assert (attempt["attempt"], attempt["status"], attempt["provider"]) == (1, "success", "local")
-    assert client.get(f"/v1/runs/{done['id']}/usage").json() == {"items": []}
+    usage = client.get(f"/v1/runs/{done['id']}/usage").json()
+    spent = {"tokens": 0, "cost_micros": 0, "sandbox_seconds": attempt["sandbox_seconds"]}
+    assert usage == {"items": [], "with_children": spent}
 
 
 def test_an_artifact_is_fetched_whole_and_in_parts(client: httpx.Client, done: dict[str, Any]) -> None:

@@ -12,7 +12,8 @@ from orchestrator.runs.models import RunStatus
 
 TASK = {
     "inputs": {"path": "repo"},
-    "fan_out": {"items": ["a", "b"], "command": "test ${{ item }} = a && echo a > a.txt", "merge": {"on_conflict": "keep"}},
+    "fan_out": {"items": ["a", "b"], "command": "test ${{ item }} = a && echo a > a.txt"},
+    "verify": "cat a.txt",
 }
 
 

@@ -249,7 +249,7 @@ class Event:
     todos.updated {todos}, verify.started {command}, verify.output {stream, text, offset}, verify.finished {exit_code},
     artifact.created {name, size}, run.interrupted {actions, decide_by}, run.decided {decisions}, fan_out.started {key,
     children: [{run, name}]}, child.finished {run, name, status, error}, merge.finished {key, merged, conflicts, left_out},
-    fan_out.finished {key}, log {level, text}, run.finished {status, error}.
+    log {level, text}, run.finished {status, error}.
 
     `resumed` says that the attempt goes on where the last one was. `offset` counts the bytes of the stream up to the end of
     this piece; a piece that was cut has none.

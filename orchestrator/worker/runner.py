@@ -133,13 +133,17 @@ class Runner:
             await provider.aclose()
 
     async def _work_on(self, claim: _Claim) -> None:
+        with self._telemetry.run(claim.run):
+            await self._hold_on(claim)
+
+    async def _hold_on(self, claim: _Claim) -> None:
+        """Work on a run as long as it is ours."""
         run = claim.run
         logger.info("%s: begins, lease %d", run.id, claim.lease.token)
-        if run.attempt == 1 and run.started_at:
+        if run.attempt == 1 and run.started_at and claim.origin is None:  # a child waits for its siblings, not for a worker
             self._telemetry.metrics.run_started((run.started_at - run.created_at).total_seconds())
         try:
-            with self._telemetry.run(run):
-                await self._execute(claim)
+            await self._execute(claim)
         except (StaleLease, RecordUnavailable) as exc:
             self._telemetry.metrics.lease_lost()
             logger.warning("%s: left to another worker: %s", run.id, exc)

@@ -95,7 +95,8 @@ class Attempt:
             log.unlink(missing_ok=True)
         if lost:
             work.recorder.log("warning", f"{lost} bytes of the output did not fit into the sandbox and are lost")
-        work.recorder.emit(f"{kind}.finished", {"exit_code": exit_code})
+        if kind not in work.past.finished:
+            work.recorder.emit(f"{kind}.finished", {"exit_code": exit_code})
         if exit_code != 0:
             raise TaskFailed(f"{blame} exit code {exit_code}")
 

@@ -15,6 +15,8 @@ class Past:
 
     started: set[str] = field(default_factory=set)
     """`command`, `verify`: what was told to have been started."""
+    finished: set[str] = field(default_factory=set)
+    """Those of them whose end was told."""
     offsets: dict[tuple[str, str], int] = field(default_factory=dict)
     """For each kind of output and each stream how many of its bytes have been told."""
     told: dict[str, int] = field(default_factory=dict)
@@ -38,6 +40,8 @@ class Past:
             self.told[event.type] = self.told.get(event.type, 0) + len(event.data["text"].encode(errors="replace"))
         elif event.type == "child.finished":
             self.children.add(event.data["run"])
+        elif what == "finished":
+            self.finished.add(thing)
         elif thing in ("model", "tool"):
             self.agent.append((event.type, event.data))
 

@@ -35,3 +35,8 @@ def test_nothing_is_taken_over_from_before_the_task_was_begun_again() -> None:
     past = past_of(events(*FIRST, started(2, True), ("log", {"level": "warning", "text": "gone"}), started(3, True)), epoch=2)
     assert "command" not in past.started
     assert (past.offsets, past.told, past.agent) == ({}, {}, [])
+
+
+def test_the_end_of_a_command_is_told_and_that_of_a_child_is_another_thing() -> None:
+    past = past_of(events(*FIRST, ("command.finished", {"exit_code": 0}), ("child.finished", {"run": "run-2"})), epoch=1)
+    assert (past.finished, past.children) == ({"command"}, {"run-2"})

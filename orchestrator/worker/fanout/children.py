@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from orchestrator.runs.files import RunFolder
 from orchestrator.runs.models import NewRun, Run, RunStatus
-from orchestrator.runs.store import new_run_id
 from orchestrator.worker.assignment import Assignment
 from orchestrator.worker.fanout.order import REPORT, ChildEnd, FanOutOrder, NewChild
 
@@ -17,7 +17,11 @@ REPORT_CAP = 256 * 1024
 
 @contextmanager
 def prepared(work: Assignment, order: FanOutOrder) -> Iterator[list[NewRun]]:
-    """The children of a fan-out, ready to be recorded. When that fails, nothing is left of them."""
+    """The children of a fan-out, ready to be recorded. When that fails, nothing is left of them.
+
+    Nor is anything left of what a worker had prepared here that died before it could record it.
+    """
+    _remove_left(work, order)
     runs: list[NewRun] = []
     try:
         runs.extend(_prepared(work, order.key, place, child) for place, child in enumerate(order.children))
@@ -28,8 +32,19 @@ def prepared(work: Assignment, order: FanOutOrder) -> Iterator[list[NewRun]]:
         raise
 
 
+def _remove_left(work: Assignment, order: FanOutOrder) -> None:
+    for token in range(1, work.lease.token):
+        for place in range(len(order.children)):
+            RunFolder.of(work.settings.runs_dir, _child_id(work.run.id, token, order.key, place)).remove()
+
+
+def _child_id(parent_id: str, token: int, key: str, place: int) -> str:
+    """Another one with each claim of the parent, and never left to chance: so what a lost claim has left can be found."""
+    return "run-" + hashlib.sha256(f"{parent_id}:{token}:{key}:{place}".encode()).hexdigest()[:12]
+
+
 def _prepared(work: Assignment, key: str, place: int, child: NewChild) -> NewRun:
-    run_id = new_run_id()
+    run_id = _child_id(work.run.id, work.lease.token, key, place)
     folder = RunFolder.of(work.settings.runs_dir, run_id, work.folder.vault)
     try:
         folder.create()

@@ -36,10 +36,14 @@ class Nursery:
         """
         tasks = [asyncio.create_task(self._raise(child, children)) for child in children]
         try:
-            return list(await asyncio.gather(*tasks))
+            # `gather` would cancel them with us, and a child that is cancelled neither ends nor is handed over.
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            for task in done:
+                task.result()
+            return [task.result() for task in tasks]
         except BaseException:
             self._stop(children)
-            await asyncio.wait(tasks)
+            await asyncio.gather(*tasks, return_exceptions=True)
             raise
 
     async def _raise(self, child: Run, siblings: Sequence[Run]) -> Run:

@@ -1,0 +1,1 @@
+"""Small functions for every day, each of them alone."""

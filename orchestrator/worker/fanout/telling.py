@@ -76,6 +76,7 @@ async def keep_reports(
     await collector.keep_bytes(f"{name}.md", report.to_markdown().encode())
     unmerged = {*(one.name for one in failed), *(one.name for one in merged.left_out)}
     unmerged |= {conflict.children[-1] for conflict in merged.result.conflicts if not conflict.settled}
+    unmerged |= children.keys() if merged.result.refused else set()
     base = merged.result.base
     assert isinstance(base, BaseTree)
     for child in (child for end, child in children.items() if end in unmerged and child.changes):

@@ -40,7 +40,8 @@ class Folding:
         self._fork = fork
         self._scratch = scratch
         self._store = FetchingStore.over(scratch / "base", fork.base, sandbox)
-        self._tree = fork.base.tree(self._store)
+        self.tree = fork.base.tree(self._store)
+        """The base, with its contents."""
         self._asking: Asking | None = None
 
     async def merged(self, ends: Sequence[ChildEnd], children: Sequence[Child]) -> Merged:
@@ -48,8 +49,8 @@ class Folding:
         self._asking = Asking(self._work, self._order, self._fork, ends, self._store, self._child)
         policy, check = self._order.merge.to_policy(), self._order.merge.verify
         if check is None:
-            return Merged(await self._finished(await asyncio.to_thread(merge, self._tree, children, policy)))
-        found = await verified(self._tree, children, policy, self._check, finish=self._finished)
+            return Merged(await self._finished(await asyncio.to_thread(merge, self.tree, children, policy)))
+        found = await verified(self.tree, children, policy, self._check, finish=self._finished)
         return Merged(found.result, found.left_out, Verification(check, found.checked, found.checks))
 
     async def children(self, ends: Sequence[ChildEnd]) -> dict[str, Child]:

@@ -19,7 +19,7 @@ from orchestrator.worker.fanout.order import ASKING, ChildEnd, FanOutOrder, Fold
 from orchestrator.worker.fanout.origin import ForkOrigin
 from orchestrator.worker.fanout.plan import Plan
 from orchestrator.worker.fanout.source import Source
-from orchestrator.worker.fanout.telling import keep_reports, told, unchanged
+from orchestrator.worker.fanout.telling import keep_patches, keep_reports, told, unchanged
 from orchestrator.worker.fanout.trial import Trials, apply_all
 from orchestrator.worker.lodging import Lodging
 from sandboxes.sandbox import Sandbox
@@ -86,6 +86,9 @@ class FanOut:
             await self._bring_commits([end for end in ends if end.name not in (*plan.folded.failed, *plan.folded.left_out)])
             return plan.folded
         except BaseChanged as exc:
+            folding = Folding(self._work, order, self._sandbox, Trials(self._lodging, fork.source), fork, scratch / "refused")
+            children = await folding.children(ends)
+            await keep_patches(self._collector, folding.tree, children.values())
             return unchanged(ends).refused(f"the workspace was changed meanwhile: {exc}")
         finally:
             await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
@@ -111,7 +114,7 @@ class FanOut:
         children = await folding.children(ends)
         merged = await folding.merged(ends, [children[end.name] for end in ends if end.succeeded])
         await keep_reports(self._collector, await self._report_name(order.key), merged, ends, children)
-        folded = await asyncio.to_thread(told, merged, ends)
+        folded = await asyncio.to_thread(told, merged, ends, children)
         plan, artifact = await asyncio.to_thread(
             Plan.keep, merged.result, folded, work.artifacts, work.run.id, order.key, scratch / "packed"
         )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.worker.collect import Collector
+from orchestrator.worker.fanout.base import BaseChanged
 from orchestrator.worker.fanout.merged import Merged
 from orchestrator.worker.fanout.order import ChildEnd, Folded
 from sandboxes.errors import PatchRefused
@@ -24,12 +25,14 @@ BYTES_CAP = 1024 * 1024
 """Bytes of all of them together."""
 
 
-def told(merged: Merged, ends: Sequence[ChildEnd]) -> Folded:
+def told(merged: Merged, ends: Sequence[ChildEnd], children: Mapping[str, Child]) -> Folded:
     """What came of a fan-out, once its plan is applied."""
     result, left_out = merged.result, merged.left_out
     shown = conflict_files(result, left_out, cap_bytes=BYTES_CAP, cap_files=FILES_CAP)
     files = {f"{name}/{path}": text.decode("utf-8", "replace") for name, of in shown.items() for path, text in of.items()}
-    summaries = {end.name: merge_summary(result, left_out, end.name) if end.succeeded else _unmerged(end) for end in ends}
+    summaries = {
+        end.name: merge_summary(result, left_out, end.name) if end.succeeded else _unmerged(children[end.name]) for end in ends
+    }
     refused = result.refused
     folded = Folded(
         applied=True,
@@ -57,8 +60,10 @@ def unchanged(ends: Sequence[ChildEnd]) -> Folded:
     )
 
 
-def _unmerged(end: ChildEnd) -> str:
-    return f"Nothing that it changed was merged: it is in the artifact {patch_name(end.name)} of the run."
+def _unmerged(child: Child) -> str:
+    if not child.changes:
+        return "It changed nothing."
+    return f"Nothing that it changed was merged: it is in the artifact {patch_name(child.name)} of the run."
 
 
 def patch_name(child: str) -> str:
@@ -79,18 +84,23 @@ async def keep_reports(
     unmerged |= children.keys() if merged.result.refused else set()
     base = merged.result.base
     assert isinstance(base, BaseTree)
-    for child in (child for end, child in children.items() if end in unmerged and child.changes):
+    await keep_patches(collector, base, [child for child in children.values() if child.name in unmerged])
+
+
+async def keep_patches(collector: Collector, base: BaseTree, children: Iterable[Child]) -> None:
+    """Keep what these children changed as patches, those of them that changed something."""
+    for child in (child for child in children if child.changes):
         if patch := await asyncio.to_thread(_patch, base, child):
             await collector.keep_bytes(patch_name(child.name), patch)
 
 
 def _patch(base: BaseTree, child: Child) -> bytes:
-    """What one child changed; empty for what no patch can carry, which is in the report."""
+    """What one child changed; empty for what no patch can carry, and for what the workspace does not have any more."""
     before = {path: node for path in child.changes if (node := base.files.get(path)) is not None}
     after = {path: node for path, node in child.changes.items() if node is not None}
     try:
         return diff(_Both(base.store, child.contents), Tree(before), Tree(Tree(after).files))
-    except PatchRefused:
+    except (PatchRefused, BaseChanged):
         return b""
 
 

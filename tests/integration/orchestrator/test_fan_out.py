@@ -177,9 +177,7 @@ SCRIPT = {
 }
 
 
-def test_subagents_work_in_forks_and_their_agent_sees_what_they_changed(
-    submit: Submit, family: Family, tmp_path: Path
-) -> None:
+def test_subagents_work_in_forks_and_their_agent_sees_what_they_changed(submit: Submit, family: Family, tmp_path: Path) -> None:
     (tmp_path / "script.yaml").write_text(yaml.safe_dump(SCRIPT))
     run, events = submit(agent={"prompt": "go", "model": "scripted:script.yaml"})
     assert (run.status, run.error) == (RunStatus.SUCCESS, None)
@@ -242,3 +240,19 @@ def test_commits_of_children_come_over_as_refs(submit: Submit, tmp_path: Path) -
     told = output(events)
     assert sorted(told.splitlines()[:3]) == ["base", "by ann", "by bob"]
     assert told.count("refs/fanfold/ann/") == told.count("refs/fanfold/bob/") == 2
+
+
+def test_a_workspace_that_was_changed_meanwhile_keeps_what_it_has(submit: Submit, tmp_path: Path) -> None:
+    """A process that the agent left behind writes to a file that its subagent changes, while that works in a fork."""
+    meanwhile = "nohup sh -c 'i=0; while :; do i=$((i+1)); echo $i > a.txt; done' >/dev/null 2>&1 &"
+    task = {"subagent_type": "general-purpose", "description": "append to a.txt"}
+    turns = [
+        {"tool_calls": [{"name": "execute", "args": {"command": meanwhile}}]},
+        {"tool_calls": [{"id": "one", "name": "task", "args": task}]},
+        {"text": "done"},
+    ]
+    (tmp_path / "script.yaml").write_text(yaml.safe_dump({**SCRIPT, "turns": turns}))
+    run, events = submit(agent={"prompt": "go", "model": "scripted:script.yaml"})
+    assert (run.status, run.error) == (RunStatus.SUCCESS, None)
+    (told,) = [event.data["text"] for event in events if event.type == "tool.result" and event.data["id"] == "one"]
+    assert "Nothing was merged: the workspace was changed meanwhile: 'a.txt'" in told

@@ -244,7 +244,7 @@ def test_commits_of_children_come_over_as_refs(submit: Submit, tmp_path: Path) -
 
 def test_a_workspace_that_was_changed_meanwhile_keeps_what_it_has(submit: Submit, tmp_path: Path) -> None:
     """A process that the agent left behind writes to a file that its subagent changes, while that works in a fork."""
-    meanwhile = "nohup sh -c 'i=0; while :; do i=$((i+1)); echo $i > a.txt; done' >/dev/null 2>&1 &"
+    meanwhile = "setsid sh -c 'while :; do echo mine >> a.txt; sleep 0.01; done' >/dev/null 2>&1 &"
     task = {"subagent_type": "general-purpose", "description": "append to a.txt"}
     turns = [
         {"tool_calls": [{"name": "execute", "args": {"command": meanwhile}}]},

@@ -7,7 +7,20 @@ import shutil
 
 import pytest
 
-from benchmarks import filesystem, fork, harness, local, measure, merge, runs, runs_langgraph, runs_load, swerex, toolbox
+from benchmarks import (
+    fanout,
+    filesystem,
+    fork,
+    harness,
+    local,
+    measure,
+    merge,
+    runs,
+    runs_langgraph,
+    runs_load,
+    swerex,
+    toolbox,
+)
 from benchmarks.measure import Config, Row, table
 
 QUICK = Config(quick=True)
@@ -41,6 +54,12 @@ def test_the_benchmark_beside_git_gives_whole_rows():
 
 @pytest.mark.parametrize("bench", [fork.local, pytest.param(fork.docker, marks=pytest.mark.docker)])
 def test_the_benchmark_of_forks_gives_whole_rows(bench):
+    assert_whole(measure.measured(bench, QUICK), 2)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("bench", [fanout.local, pytest.param(fanout.docker, marks=pytest.mark.docker)])
+def test_the_benchmark_of_fan_outs_gives_whole_rows(bench):
     assert_whole(measure.measured(bench, QUICK), 2)
 
 

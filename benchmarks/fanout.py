@@ -19,7 +19,7 @@ from benchmarks.runs_world import World, world
 from orchestrator.runs.models import Event
 from orchestrator.spec import RunSpec
 
-ROUNDS = 3
+ROUNDS = 2
 WIDTH = 40
 QUICK_WIDTH = 3
 JOB = "sleep 1; echo x > out-{}"

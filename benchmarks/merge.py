@@ -40,34 +40,35 @@ async def bench(config: Config) -> list[Row]:
     """Children that changed files of their own, and children that changed any."""
     size = Size(1000, 5, 20) if config.quick else Size()
     rows = []
-    for what, choose in (("files of their own", _own), ("any files", _any)):
+    for what, choose in (("files of their own", own), ("any files", any_of)):
         with tempfile.TemporaryDirectory(prefix="ff-bench-") as place:
-            world = _World(Path(place), size, choose)
+            world = World(Path(place), size, choose)
             times = await compare(world.ours, world.peer, rounds=config.rounds(ROUNDS), ours_each=1, peer_each=1)
             rows.append(Row(f"{size.children} x {size.changed} of {size.files}, {what}", "ms", *times, at_least=TARGET))
     return rows
 
 
-def _own(number: int, size: Size) -> list[int]:
+def own(number: int, size: Size) -> list[int]:
     """Spread over all folders, as work is."""
     return [number + size.children * index for index in range(size.changed)]
 
 
-def _any(number: int, size: Size) -> list[int]:
+def any_of(number: int, size: Size) -> list[int]:
+    """Files that other children may change, too."""
     return random.Random(number).sample(range(size.files), size.changed)
 
 
-class _World:
+class World:
     """A base with children, as a sandbox's workspaces are kept, and the same in a repository of Git's."""
 
     def __init__(self, place: Path, size: Size, choose: Callable[[int, Size], list[int]]) -> None:
-        self._base = _base(place, size)
-        self._children = [self._child(number, choose(number, size)) for number in range(size.children)]
-        self._git = _Git(place / "git", self._base, self._children)
+        self.base = _base(place, size)
+        self.children = [self._child(number, choose(number, size)) for number in range(size.children)]
+        self._git = _Git(place / "git", self.base, self.children)
 
     def ours(self) -> MergeResult:
         """All children, by us."""
-        return merge(self._base, self._children)
+        return merge(self.base, self.children)
 
     def peer(self) -> None:
         """The same merges, one after the other, in one process of Git's."""
@@ -79,8 +80,8 @@ class _World:
             lines = _content(file).splitlines(keepends=True)
             lines[number * 7 % LINES] = b"child %d was here\n" % number
             content = b"".join(lines)
-            changes[_path(file)] = Node("100644", self._base.store.put(content), len(content))
-        return Child(f"child {number}", changes, self._base.store)
+            changes[_path(file)] = Node("100644", self.base.store.put(content), len(content))
+        return Child(f"child {number}", changes, self.base.store)
 
 
 class _Git:

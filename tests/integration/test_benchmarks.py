@@ -8,6 +8,7 @@ import shutil
 import pytest
 
 from benchmarks import (
+    changes,
     fanout,
     filesystem,
     fork,
@@ -50,6 +51,11 @@ def test_the_local_benchmark_gives_whole_rows():
 def test_the_benchmark_beside_git_gives_whole_rows():
     [bench] = merge.BENCH.values()
     assert_whole(measure.measured(bench, QUICK), 2)
+
+
+def test_the_benchmark_of_changes_gives_whole_rows():
+    [bench] = changes.BENCH.values()
+    assert_whole(measure.measured(bench, QUICK), 3)
 
 
 @pytest.mark.parametrize("bench", [fork.local, pytest.param(fork.docker, marks=pytest.mark.docker)])

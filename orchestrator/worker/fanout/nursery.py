@@ -15,6 +15,8 @@ from orchestrator.worker.watch import Handover, StopReason
 
 ROOM_POLL = 0.2
 """Seconds between two looks whether there is room for a child that waits."""
+STOP_AGAIN = 0.5
+"""Seconds between two words to children that they have to stop: one that only begins does not hear the first."""
 
 
 class Nursery:
@@ -37,14 +39,14 @@ class Nursery:
         tasks = [asyncio.create_task(self._raise(child, children)) for child in children]
         try:
             # `gather` would cancel them with us, and a child that is cancelled neither ends nor is handed over.
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-            for task in done:
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            for task in ended:
                 task.result()
             return [task.result() for task in tasks]
-        except BaseException:
-            self._stop(children)
-            await asyncio.gather(*tasks, return_exceptions=True)
-            raise
+        finally:
+            while not all(task.done() for task in tasks):
+                self._stop(children)
+                await asyncio.wait(tasks, timeout=STOP_AGAIN)
 
     async def _raise(self, child: Run, siblings: Sequence[Run]) -> Run:
         async with self._places:

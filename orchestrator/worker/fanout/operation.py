@@ -51,9 +51,12 @@ class FanOut:
         if noted is not None:
             await source.clear()
         fork = ForkOrigin(source, base, self._lodging.inputs)
-        ends = await brood.ends(fork)
-        await source.go_on(brood.ids)
-        folded = await self._fold(order, noted, fork, ends)
+        try:
+            ends = await brood.ends(fork)
+            await source.go_on(brood.ids)
+            folded = await self._fold(order, noted, fork, ends)
+        finally:
+            await source.still()  # what is only being made when the run ends must not outlive it
         await source.clear()
         if ("merge.finished", order.key) not in work.past.fan_outs:
             sums = {"merged": folded.merged, "conflicts": folded.conflicts, "left_out": list(folded.left_out)}

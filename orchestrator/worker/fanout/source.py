@@ -72,10 +72,14 @@ class Source:
             for found in await self._provider.find({RUN_LABEL: run_id}):
                 await self._provider.destroy(found)
 
-    async def clear(self) -> None:
-        """Destroy what was made for trials, by whoever had the run before too, and every copy: nobody uses them any more."""
+    async def still(self) -> None:
+        """Wait until nothing is being made any more; what nobody wants by then is gone."""
         if self._serving is not None:
             await asyncio.wait([self._serving])
+
+    async def clear(self) -> None:
+        """Destroy what was made for trials, by whoever had the run before too, and every copy: nobody uses them any more."""
+        await self.still()
         own = self._lodging.handle.id
         for found in await self._provider.find({RUN_LABEL: self._run_id}):
             if found.id != own:
@@ -85,10 +89,10 @@ class Source:
         self._snapshot = None
 
     async def _serve(self) -> None:
-        while self._waiting:
-            spec = self._waiting[0].spec
-            batch = [one for one in self._waiting if one.spec == spec][:AT_ONCE]
-            self._waiting = [one for one in self._waiting if one not in batch]
+        while wanted := [one for one in self._waiting if not one.made.done()]:
+            spec = wanted[0].spec
+            batch = [one for one in wanted if one.spec == spec][:AT_ONCE]
+            self._waiting = [one for one in wanted if one not in batch]
             try:
                 await self._make(spec, batch)
             except Exception as exc:

@@ -44,6 +44,18 @@ def running(pid: int) -> bool:
     return state != "Z"
 
 
+def processes(marker: str) -> int:
+    """How many processes of this machine were started with these words, whatever namespace they are in."""
+    found = 0
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                found += f"sleep\0{marker}".encode() in (folder / "cmdline").read_bytes()
+            except OSError:
+                continue
+    return found
+
+
 def stop_workers(service: Service) -> None:
     """Stop the workers of this home, and the broker with the last of them."""
     for worker in service.workers():

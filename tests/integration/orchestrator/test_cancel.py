@@ -17,6 +17,7 @@ from orchestrator.settings import Settings
 from orchestrator.spec import RunSpec
 from sandboxes.portal import portal
 from sandboxes.providers.registry import get_provider
+from tests.integration.orchestrator.conftest import processes
 
 GENEROUS = 30.0
 """Seconds; the machine may be busy with other tests. What it took is printed."""
@@ -102,15 +103,3 @@ def test_a_run_that_waits_in_the_queue_is_cancelled_without_a_worker(new_home, t
     with new_home() as settings, Service(settings) as service:
         run_id = service.submit(RunSpec(command="true"), base_dir=tmp_path).id
         assert service.cancel(run_id).status is RunStatus.CANCELLED
-
-
-def processes(marker: str) -> int:
-    """How many processes of this machine were started with these words, whatever namespace they are in."""
-    found = 0
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                found += f"sleep\0{marker}".encode() in (folder / "cmdline").read_bytes()
-            except OSError:
-                continue
-    return found

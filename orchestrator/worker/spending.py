@@ -32,7 +32,10 @@ class Spending:
         """Record what is used, until the budget is used up: raises `BudgetExceeded` then."""
         budget = self._work.spec.budget
         every = LOOK_EVERY if budget.sandbox_seconds is not None else None
+        spent = await asyncio.to_thread(self._work.store.spent, self._work.run.id)  # others of its tree may have used all
         while True:
+            if (used_up := spent.over(budget)) is not None:
+                raise BudgetExceeded(used_up)
             try:
                 await asyncio.wait_for(self._news.wait(), every)
             except TimeoutError:
@@ -40,8 +43,6 @@ class Spending:
             else:
                 self._news.clear()
                 spent = await self._record()
-            if (used_up := spent.over(budget)) is not None:
-                raise BudgetExceeded(used_up)
 
     async def close(self) -> None:
         """Record the rest, and how long there was a sandbox. Raises `StaleLease` or `RecordUnavailable`."""

@@ -121,7 +121,7 @@ def test_what_is_only_being_made_when_its_run_is_cancelled_is_gone_with_it(
     assert {child.status for child in ended(run_id).children} == {RunStatus.CANCELLED}
 
 
-# Generations
+# Generations, and what they use
 
 
 def test_the_work_of_grandchildren_comes_back_through_their_parents(play: Play) -> None:
@@ -141,3 +141,15 @@ def test_the_work_of_grandchildren_comes_back_through_their_parents(play: Play) 
         ("a.txt", ["left", "right"]),
         ("one", ["left", "right"]),
     ]
+
+
+def test_a_budget_is_of_all_together(service: Service, play: Play) -> None:
+    answer = {"usage": {"input_tokens": 900, "output_tokens": 100}}
+    script = {"turns": [{"tool_calls": execute("true"), **answer}, {"text": "done", **answer}]}
+    agent = {"model": "scripted:script.yaml", "prompt": "${{ item }}"}
+    fan_out = {"items": list("abcdef"), "agent": agent, "max_parallel": 1}
+    done = play(FILES, {"script.yaml": script}, fan_out=fan_out, budget={"tokens": 3500})
+    assert (done.run.status, done.run.exit_code) == (RunStatus.ERROR, 1)
+    assert list(done.statuses().values()) == ["success"] + ["error"] * 5
+    assert all("budget" in str(child.error) for child in done.children[1:])
+    assert service.spent(done.run.id).tokens == 4000

@@ -1,0 +1,56 @@
+"""Whichever step of a fan-out is a worker's last: the next worker ends the run, nothing is done twice, and nothing is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.settings import Settings
+from tests.conftest import IMAGES
+
+PROGRAM = Path(__file__).with_name("killed.py")
+ROOT = Path(__file__).parents[4]
+DEADLINE = 420.0
+"""Seconds for all steps of one kind; the machine may be busy with other tests."""
+KILLED, ENDED = -9, 0
+FEWEST = {1: 60, 8: 8}
+"""Steps at least, by how many of them are left out for each that is not."""
+
+Home = Callable[..., AbstractContextManager[Settings]]
+
+
+def trials(new_home: Home, folder: Path, provider: str, kind: str, every: int) -> Iterator[dict[str, Any]]:
+    """What the program tells of each step."""
+    with new_home(DOCKER_IMAGE=IMAGES[0]):
+        command = [sys.executable, "-B", PROGRAM, provider, kind, folder, str(every)]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    assert ended.returncode == 0, ended.stderr
+    yield from (json.loads(line) for line in ended.stdout.splitlines())
+
+
+def assert_whole(found: list[dict[str, Any]], every: int) -> None:
+    assert len(found) >= FEWEST[every]
+    died_in_vain = [one for one in found if one["codes"] != [KILLED, ENDED] or one["breaches"]]
+    assert not died_in_vain, "\n".join(map(str, died_in_vain))
+
+
+@pytest.mark.timeout(DEADLINE + 30)
+@pytest.mark.parametrize("kind", ["declared", "agent"])
+def test_nothing_is_lost_or_done_twice_wherever_its_worker_dies(new_home: Home, tmp_path: Path, kind: str) -> None:
+    assert_whole(list(trials(new_home, tmp_path, "local", kind, 1)), 1)
+
+
+@pytest.mark.docker
+@pytest.mark.timeout(DEADLINE + 30)
+@pytest.mark.parametrize("kind", ["declared", "agent"])
+def test_no_container_volume_or_image_is_left(new_home: Home, tmp_path: Path, kind: str) -> None:
+    assert_whole(list(trials(new_home, tmp_path, "docker", kind, 8)), 8)

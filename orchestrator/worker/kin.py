@@ -48,6 +48,6 @@ class Executor(Protocol):
         """Work on a child until it has ended, or is left: the record says which."""
         ...
 
-    def stop_child(self, run_id: str, reason: StopReason) -> None:
-        """Have a child stop that is being executed; nothing happens when it is not."""
+    def stop_child(self, lease: Lease, reason: StopReason) -> None:
+        """Have a child stop that is being executed under this lease; nothing happens when it is not."""
         ...

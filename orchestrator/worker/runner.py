@@ -80,8 +80,8 @@ class Runner:
         self._policy = load_policy(settings.policy)
         self._families = Family(store.engine)
         self._granting = Granting(store.engine, self._policy)
-        self._watches: dict[str, Watch] = {}
-        """By run."""
+        self._watches: dict[Lease, Watch] = {}
+        """By claim: a run whose lease was lost may be claimed here again before the first claim has come to its end."""
         self._leaving = False
 
     def hand_over(self) -> None:
@@ -110,9 +110,9 @@ class Runner:
         """Work on a child until it has ended, or is left."""
         await self._work_on(_Claim(run, lease, origin))
 
-    def stop_child(self, run_id: str, reason: StopReason) -> None:
+    def stop_child(self, lease: Lease, reason: StopReason) -> None:
         """Have a child stop that is being executed."""
-        if (watch := self._watches.get(run_id)) is not None:
+        if (watch := self._watches.get(lease)) is not None:
             watch.stop(reason)
 
     async def _clear_up(self, run_id: str) -> None:
@@ -199,7 +199,7 @@ class Runner:
         self._telemetry.masks.hold(run.id, redactor.text)
         recorder = Recorder(self._store, lease, redactor)
         watch = Watch(self._store, lease, look_every=CANCEL_POLL if claim.origin is None else HEARTBEAT)  # there may be many
-        self._watches[run.id] = watch
+        self._watches[lease] = watch
         if self._leaving:  # the word came between the claim and here
             watch.hand_over()
         try:
@@ -212,7 +212,7 @@ class Runner:
                 recorder.log("warning", f"{redactor.left} of the secrets are shorter than {MIN_SECRET} characters: not hidden")
             ending = await self._supervise(work)
         finally:
-            self._watches.pop(run.id, None)
+            del self._watches[lease]
             await watch.close()
             await recorder.abandon()
         return ending.told_through(redactor.text) if ending is not None else None

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
-from orchestrator.errors import RunCancelled, StaleLease
-from orchestrator.runs.models import Run, RunStatus
+from orchestrator.errors import RecordUnavailable, RunCancelled, StaleLease
+from orchestrator.runs.models import Lease, Run, RunStatus
 from orchestrator.worker.assignment import Assignment
 from orchestrator.worker.fanout.order import OnChildFailure
 from orchestrator.worker.kin import Origin
@@ -15,8 +15,6 @@ from orchestrator.worker.watch import Handover, StopReason
 
 ROOM_POLL = 0.2
 """Seconds between two looks whether there is room for a child that waits."""
-STOP_AGAIN = 0.5
-"""Seconds between two words to children that they have to stop: one that only begins does not hear the first."""
 
 
 class Nursery:
@@ -29,6 +27,8 @@ class Nursery:
         self._on_child_failure = on_child_failure
         self._one_ended = asyncio.Event()
         self._stopping = False
+        self._at_work: dict[str, Lease] = {}
+        """By child."""
 
     async def raise_all(self, children: Sequence[Run]) -> list[Run]:
         """Execute these children, those that have not ended; all of them as they ended, in their order.
@@ -43,10 +43,9 @@ class Nursery:
             for task in ended:
                 task.result()
             return [task.result() for task in tasks]
-        finally:
-            while not all(task.done() for task in tasks):
-                self._stop(children)
-                await asyncio.wait(tasks, timeout=STOP_AGAIN)
+        except BaseException as exc:
+            await self._stop(tasks, exc)
+            raise
 
     async def _raise(self, child: Run, siblings: Sequence[Run]) -> Run:
         async with self._places:
@@ -63,7 +62,9 @@ class Nursery:
         lease = await work.executor.grant(child.id)
         if lease is not None:
             claimed = await asyncio.to_thread(work.store.get, child.id)
+            self._at_work[child.id] = lease
             await work.executor.execute_child(claimed, lease, self._origin)
+            del self._at_work[child.id]
             return
         with suppress(TimeoutError):
             await asyncio.wait_for(self._one_ended.wait(), ROOM_POLL)
@@ -80,16 +81,26 @@ class Nursery:
             for sibling in siblings:
                 await asyncio.to_thread(work.store.request_cancel, sibling.id)
 
-    def _stop(self, children: Sequence[Run]) -> None:
+    async def _stop(self, tasks: Sequence[asyncio.Task[Run]], cause: BaseException) -> None:
         """Those that wait begin no more; those that are executed stop for our own reason."""
         self._stopping = True
         self._one_ended.set()
-        for child in children:
-            self._work.executor.stop_child(child.id, self._reason())
+        reason = await self._reason(cause)
+        while not all(task.done() for task in tasks):
+            for lease in self._at_work.values():
+                self._work.executor.stop_child(lease, reason)
+            await asyncio.wait(tasks, timeout=ROOM_POLL)  # one that has only just begun does not hear it yet
+        await asyncio.gather(*tasks, return_exceptions=True)  # what else went wrong is no news
 
-    def _reason(self) -> StopReason:
+    async def _reason(self, cause: BaseException) -> StopReason:
+        """A child ends only when its parent surely does: what was killed by mistake has failed for whoever goes on."""
         stopped = self._work.watch.stopped
-        ours = stopped.result() if stopped.done() and not stopped.cancelled() else None
-        if isinstance(ours, StaleLease | Handover):
-            return Handover("the worker leaves its parent")
+        ours = stopped.result() if stopped.done() and not stopped.cancelled() else cause
+        left = Handover("the worker leaves its parent")
+        if isinstance(ours, StaleLease | RecordUnavailable | Handover):
+            return left
+        try:
+            await asyncio.to_thread(self._work.store.heartbeat, self._work.lease)
+        except (StaleLease, RecordUnavailable):
+            return left
         return RunCancelled("its parent has ended")

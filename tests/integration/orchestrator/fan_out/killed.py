@@ -41,13 +41,15 @@ DEADLINE = 60.0
 FILES = {"a.txt": "first\n", "b.txt": "first\n"}
 SEEN = "first\nmore\nfirst\nmore\n"
 """Both files when each child has done its work once."""
+SLOW_B = "test ${{ item }} = a || sleep 0.5"
+"""One is at work when the other has ended."""
 CHECK = {"verify": "cat a.txt b.txt"}
 """The check of a run, and of a merge."""
 
 
 def declared(_: Path) -> dict[str, Any]:
     """A task of commands."""
-    return {"fan_out": {"items": ["a", "b"], "command": "echo more >> ${{ item }}.txt", "merge": CHECK}, **CHECK}
+    return {"fan_out": {"items": ["a", "b"], "command": f"{SLOW_B}; echo more >> ${{{{ item }}}}.txt", "merge": CHECK}, **CHECK}
 
 
 def agent(folder: Path) -> dict[str, Any]:
@@ -127,7 +129,7 @@ def trial(settings: Settings, provider: str, kind: str, point: Point, folder: Pa
     before = Ended.now(settings, run_id)
     codes.append(in_a_process(lambda: work(settings, run_id, "second")))
     breaches = asyncio.run(audit(settings, run_id, before, seen=SEEN, provider=provider))
-    return {"point": str(point), "codes": codes, "breaches": breaches}
+    return {"point": str(point), "codes": codes, "expected": [point.end, 0], "breaches": breaches}
 
 
 def main(provider: str, kind: str, folder: Path, every: int = 1) -> None:

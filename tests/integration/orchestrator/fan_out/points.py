@@ -13,15 +13,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from orchestrator.errors import RecordUnavailable
+
 TURNS = 3
 """Turns of the event loop after which a call is under way."""
 
-When = Literal["before", "during", "after"]
+When = Literal["before", "during", "after", "without a record"]
 
 
 @dataclass(frozen=True)
 class Point:
-    """A moment in the life of a worker."""
+    """A moment in the life of a worker, at which it dies, or has no record for a moment."""
 
     name: str
     """What is done there, in words."""
@@ -32,6 +34,11 @@ class Point:
     when: When
     asked: str = ""
     """Only calls that are given this word count; all, when it is empty."""
+
+    @property
+    def end(self) -> int:
+        """The exit code of the worker: one that has no record leaves its run, and lives."""
+        return 0 if self.when == "without a record" else -signal.SIGKILL
 
     def __str__(self) -> str:
         return f"{self.when} {self.name}"
@@ -53,6 +60,8 @@ class Point:
         def done(*args: Any, **kwargs: Any) -> Any:
             if not is_it(args):
                 return whole(*args, **kwargs)
+            if self.when == "without a record":
+                raise RecordUnavailable("it is away for a moment")
             if self.when == "after":
                 whole(*args, **kwargs)
             return die()
@@ -111,6 +120,7 @@ def points(provider: str, kind: str) -> Iterator[Point]:
     yield from _around("the outcome of a child is noted", f"{RECORD}.settle", 1, 2)
     yield from _around("the sandbox of a child goes", f"{PROVIDERS[provider]}.destroy", 1, 2, during=True)
     yield from _around("a child ends", f"{RECORD}.finish", 1, 2)
+    yield Point("a child has ended", f"{RECORD}.get", 4, "without a record")
     yield from _around("the parent goes on", f"{FANOUT}.source:Source.go_on", during=True)
     yield from _around("the merge is planned", f"{FANOUT}.folding:Folding.merged", during=True)
     yield from _around("a copy is made for the check", f"{FANOUT}.source:Source.create", 3, during=True)

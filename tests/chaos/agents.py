@@ -36,6 +36,8 @@ class Work:
     """Ids of the tool calls of its main agent."""
     output: str = ""
     """What its command prints."""
+    children: int = 0
+    """Runs below it, of each attempt that begins from nothing."""
     failures: int = 0
     """Attempts that fail by themselves."""
     questions: int = 0
@@ -105,7 +107,29 @@ def _subagent(rng: random.Random) -> Work:
         {"tool_calls": [{"id": "t", "name": "task", "args": {"description": "child", "subagent_type": "general-purpose"}}]},
         {"tool_calls": [_execute("c1", "{{ prompt }} 1", last)]},
     ]
-    return _agent("subagent", turns, ["main 0", "child 0", "child 1", "main 1"])
+    return _agent("subagent", turns, ["main 0", "child 0", "child 1", "main 1"], children=1)
+
+
+def _fan_out(rng: random.Random) -> Work:
+    """Commands in forks, each with a file of its own; the check of what was merged puts them together."""
+    items = [f"part{n}" for n in range(rng.randint(2, 4))]
+    command = f"for n in 1 2 3; do echo ${{{{ item }}}} $n >> ${{{{ item }}}}; sleep {rng.uniform(0.1, 0.8):.2f}; done"
+    fan_out = {"items": items, "command": command, "merge": {"verify": "cat part*"}}
+    task = {"fan_out": fan_out, "verify": f"cat part* > {LEDGER}", "outputs": {"files": [LEDGER]}}
+    lines = tuple(f"{item} {n}" for item in items for n in (1, 2, 3))
+    return Work("fan-out", task, ledger=lines, children=len(items))
+
+
+def _subagents(rng: random.Random) -> Work:
+    """An agent has two subagents at once, and two more when it has seen what the first ones did, all of them in forks."""
+    named = [f"made{n}" for n in range(4)]
+    calls = [{"id": name, "name": "task", "args": {"description": name, "subagent_type": "general-purpose"}} for name in named]
+    append = f"echo {{{{ prompt }}}} >> {{{{ prompt }}}}; sleep {rng.uniform(0.1, 0.8):.2f}"
+    see = {"id": "see", "name": "execute", "args": {"command": f"cat made* >> {LEDGER}"}}
+    work = _agent("subagents", [{"tool_calls": calls[:2]}, {"tool_calls": calls[2:]}, {"tool_calls": [see]}], named, children=4)
+    turns = [{"tool_calls": [{"id": "do", "name": "execute", "args": {"command": append}}]}, {"text": "made"}]
+    script = {**yaml.safe_load(work.script or ""), "subagents": [{"when": "made", "turns": turns}]}
+    return replace(work, script=yaml.safe_dump(script))
 
 
 def _asking(rng: random.Random) -> Work:
@@ -149,5 +173,6 @@ def _cancelled(rng: random.Random) -> Work:
 
 
 _KINDS: list[tuple[Callable[[random.Random], Work], int]] = [
-    (_steps, 8), (_parallel, 6), (_subagent, 4), (_asking, 4), (_command, 6), (_failing, 3), (_late, 2), (_cancelled, 4),
+    (_steps, 8), (_parallel, 6), (_subagent, 4), (_fan_out, 4), (_subagents, 4), (_asking, 4), (_command, 6), (_failing, 3),
+    (_late, 2), (_cancelled, 4),
 ]  # fmt: skip

@@ -79,8 +79,24 @@ def _audit_run(world: World, work: Work, run: Run, found: Findings) -> Iterator[
             return
     yield from _audit_events(work, run, events, found)
     yield from _audit_attempts(work, run, attempts)
+    for child in (children := list(world.service.children(run.id))):
+        yield from (f"child {child.name}: {text}" for text in _audit_child(world, child))
+    if run.status is RunStatus.SUCCESS and sum(child.status is RunStatus.SUCCESS for child in children) < work.children:
+        yield f"its children ended as {[(child.status.value, child.error and child.error.message) for child in children]}"
     if work.ledger and run.status in (RunStatus.SUCCESS, RunStatus.ERROR):
         yield from _audit_ledger(world, work, run, found)
+
+
+def _audit_child(world: World, child: Run) -> Iterator[str]:
+    events = list(world.service.events(child.id))
+    told = Counter(event.type for event in events)
+    if not child.status.terminal or told["run.finished"] != 1:
+        yield f"it is {child.status}, and its end is told {told['run.finished']} times"
+    if [event.seq for event in events] != list(range(1, len(events) + 1)):
+        yield "its events have gaps"
+    gone = sum(event.type == "log" and "begins again" in event.data["text"] for event in events)
+    if told["sandbox.created"] > 1 + gone:
+        yield f"{told['sandbox.created']} sandboxes were made for it, and {gone} were gone"
 
 
 def _audit_events(work: Work, run: Run, events: Sequence[Event], found: Findings) -> Iterator[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from orchestrator.errors import TaskFailed
+import asyncio
+
+from orchestrator.errors import BudgetExceeded, TaskFailed
 from orchestrator.modelfiles import child_model_file, file_of
 from orchestrator.spec import RunSpec
 from orchestrator.text import count, names
@@ -16,6 +18,9 @@ async def fan_out(work: Assignment, operation: FanOut) -> None:
     declared = work.spec.fan_out
     assert declared is not None
     folded = await operation.run(_order(work))
+    spent = await asyncio.to_thread(work.store.spent, work.run.id)
+    if (used_up := spent.over(work.spec.budget)) is not None:
+        raise BudgetExceeded(used_up)
     if folded.problem:
         raise TaskFailed(f"nothing was merged: {folded.problem}")
     if (folded.conflicts or folded.left_out) and declared.merge.on_conflict == "fail":

@@ -148,8 +148,9 @@ def test_a_budget_is_of_all_together(service: Service, play: Play) -> None:
     script = {"turns": [{"tool_calls": execute("true"), **answer}, {"text": "done", **answer}]}
     agent = {"model": "scripted:script.yaml", "prompt": "${{ item }}"}
     fan_out = {"items": list("abcdef"), "agent": agent, "max_parallel": 1}
-    done = play(FILES, {"script.yaml": script}, fan_out=fan_out, budget={"tokens": 3500})
+    done = play(FILES, {"script.yaml": script}, fan_out=fan_out, budget={"tokens": 3500}, verify="true")
     assert (done.run.status, done.run.exit_code) == (RunStatus.ERROR, 1)
+    assert "budget of 3500 tokens" in str(done.run.error)
     assert list(done.statuses().values()) == ["success"] + ["error"] * 5
     assert all("budget" in str(child.error) for child in done.children[1:])
     assert service.spent(done.run.id).tokens == 4000

@@ -116,7 +116,7 @@ def points(provider: str, kind: str) -> Iterator[Point]:
     yield from _around("the sandbox of a child is noted", f"{RECORD}.set_sandbox", 2, 3)
     yield from _around("the sandbox of a child is ready", f"{RECORD}.set_ready", 2, 3)
     yield from _around("a child does its work", WORK[kind], 1, 2, during=True)
-    yield from _around("the changes of a child are kept", f"{FAMILY}.note_changes", 1, 2)
+    yield from _around("the changes of a child are kept", f"{FAMILY}.note_work", 1, 2)
     yield from _around("the outcome of a child is noted", f"{RECORD}.settle", 1, 2)
     yield from _around("the sandbox of a child goes", f"{PROVIDERS[provider]}.destroy", 1, 2, during=True)
     yield from _around("a child ends", f"{RECORD}.finish", 1, 2)

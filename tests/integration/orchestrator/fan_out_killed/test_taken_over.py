@@ -23,7 +23,7 @@ from orchestrator.service import Service
 from orchestrator.settings import Settings
 from orchestrator.spec import RunSpec
 from tests.integration.orchestrator.conftest import working
-from tests.integration.orchestrator.fan_out.audit import Ended, audit, left
+from tests.integration.orchestrator.fan_out_killed.audit import Ended, audit, left
 
 LINES = "".join(f"line {n}\n" for n in range(1, 41))
 COUNT = "for n in $(seq 1 40); do echo line $n; sleep 0.1; done"

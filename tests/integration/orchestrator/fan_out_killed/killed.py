@@ -31,8 +31,8 @@ from orchestrator.service import Service
 from orchestrator.settings import Settings, load_settings
 from orchestrator.spec import RunSpec
 from orchestrator.worker.runner import Runner
-from tests.integration.orchestrator.fan_out.audit import Ended, audit
-from tests.integration.orchestrator.fan_out.points import Point, points
+from tests.integration.orchestrator.fan_out_killed.audit import Ended, audit
+from tests.integration.orchestrator.fan_out_killed.points import Point, points
 
 LATER = timedelta(hours=1)
 """Longer than any worker may be silent."""

@@ -52,8 +52,8 @@ class Nursery:
             while not child.status.terminal and not self._stopping:
                 await self._move_on(child)
                 child = await asyncio.to_thread(self._work.store.get, child.id)
-        if child.status.terminal:
-            await self._take_end(child, siblings)
+            if child.status.terminal:  # before its place goes to one that it may end
+                await self._take_end(child, siblings)
         return child
 
     async def _move_on(self, child: Run) -> None:

@@ -53,7 +53,7 @@ EDITS = [
     ("d/in/y", file("y"), None),
     ("d/x", file("x"), None),
     ("e/z", file("z"), None),
-    ("empty", None, f"040000 {search.EMPTY_TREE}"),
+    ("empty", None, f"040000 {search.EMPTY_FOLDER}"),
     ("kept/k", file("k"), file("new", "120000")),
     ("mode", file("m"), file("new", "100755")),
     ("o/p/q", None, file("new")),

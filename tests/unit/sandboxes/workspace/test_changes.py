@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sandboxes.errors import PatchRefused
 from sandboxes.workspace.changes import Changed, Edit, check_edits, difference, layer_difference
-from sandboxes.workspace.manifest import EMPTY_TREE, FOLDER, FileEntry, check_manifest
+from sandboxes.workspace.manifest import EMPTY_FOLDER, FOLDER, FileEntry, check_manifest
 from sandboxes.workspace.names import parents
 
 NAMES = st.sampled_from("abc")
@@ -19,13 +19,13 @@ PATHS = st.lists(NAMES, min_size=1, max_size=4).map("/".join)
 
 def entry(path: str, content: str = "") -> FileEntry:
     if content == FOLDER:
-        return FileEntry(path, FOLDER, 0, EMPTY_TREE)
+        return FileEntry(path, FOLDER, 0, EMPTY_FOLDER)
     return FileEntry(path, "100644", len(content), hashlib.sha1(content.encode()).hexdigest())
 
 
 def is_state(entries: dict[str, FileEntry]) -> bool:
     try:
-        check_manifest(entries.values(), folders=True)
+        check_manifest(entries.values())
     except PatchRefused:
         return False
     return True

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from orchestrator.errors import RunCancelled
 from orchestrator.runs.family import COMMITS, Family
 from orchestrator.runs.family import FanOut as Noted
 from orchestrator.worker.assignment import Assignment
@@ -53,6 +54,8 @@ class FanOut:
         fork = ForkOrigin(source, base, self._lodging.inputs)
         try:
             ends = await brood.ends(fork)
+            if await asyncio.to_thread(work.store.cancel_requested, work.run.id):  # the children may hear of it first
+                raise RunCancelled(f"run {work.run.id} was cancelled")
             await source.go_on(brood.ids)
             folded = await self._fold(order, noted, fork, ends)
         finally:

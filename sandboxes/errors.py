@@ -3,7 +3,10 @@
     FanfoldSandboxError
     |-- InvalidSpec            the caller asked for something that makes no sense
     |-- Unsupported            the provider cannot do (or cannot enforce) what the spec asks for
-    |-- ProviderUnavailable    the platform is not there: no engine, no key, no network
+    |-- ProviderUnavailable    the platform is not there: no engine, no network
+    |   |-- NotAuthenticated   it does not know the key, or the key may not do this
+    |   |-- QuotaExceeded      the account has no room for more: sandboxes, cores, memory, money
+    |   `-- RateLimited        too many requests; `retry_after` seconds until the next may go
     |-- ImageNotFound          the image or root filesystem does not exist
     |-- ArchiveRefused         an archive or folder that is unsafe, broken or too large to be a workspace
     |-- PatchRefused           what a sandbox holds cannot be told as a patch: too large, or names that cannot be
@@ -36,6 +39,22 @@ class Unsupported(FanfoldSandboxError):
 
 class ProviderUnavailable(FanfoldSandboxError):
     """The provider's platform cannot be reached or used from here."""
+
+
+class NotAuthenticated(ProviderUnavailable):
+    """The platform refused the key, or what this key asks for."""
+
+
+class QuotaExceeded(ProviderUnavailable):
+    """The account has no room for what was asked, now; another provider may have."""
+
+
+class RateLimited(ProviderUnavailable):
+    """The platform takes no more requests for a while. `retry_after`: seconds, None when it does not say."""
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class ImageNotFound(FanfoldSandboxError):

@@ -12,8 +12,10 @@ from orchestrator.worker.lodging import Lodging
 from sandboxes.errors import FanfoldSandboxError, SandboxError, SandboxGone, SandboxNotFound
 from sandboxes.providers.base import SandboxHandle, SandboxSpec, Scope, SnapshotHandle
 
-AT_ONCE = 16
-"""Sandboxes that are made in one call of the provider."""
+AT_ONCE = 8
+"""Sandboxes that are made in one call of the provider: none of them begins before the last is there."""
+CALLS = 2
+"""Such calls that are under way at once."""
 GO_ON_TIMEOUT = 60.0
 """Seconds after which a sandbox that may not go on, because others stand on its files, is given up."""
 GO_ON_POLL = 0.5
@@ -38,15 +40,15 @@ class Source:
         self._provider = lodging.provider
         self._run_id = run_id
         self._waiting: list[_Wanted] = []
-        self._serving: asyncio.Task[None] | None = None
+        self._serving: set[asyncio.Task[None]] = set()
+        self._stands_still = False
         self._snapshot: SnapshotHandle | None = None
 
     async def create(self, spec: SandboxSpec, labels: Mapping[str, str]) -> SandboxHandle:
         """A sandbox with the files. Raises an error of the `sandboxes` package; nothing is left of it then."""
         wanted = _Wanted(spec, labels, asyncio.get_running_loop().create_future())
         self._waiting.append(wanted)
-        if self._serving is None or self._serving.done():
-            self._serving = asyncio.create_task(self._serve())
+        self._serve_more()
         return await wanted.made
 
     async def go_on(self, children: Sequence[str] = ()) -> None:
@@ -58,6 +60,7 @@ class Source:
             return
         late = time.monotonic() + GO_ON_TIMEOUT
         while True:
+            self._stands_still = False
             try:
                 await self._provider.resume(self._lodging.handle)
                 return
@@ -74,8 +77,8 @@ class Source:
 
     async def still(self) -> None:
         """Wait until nothing is being made any more; what nobody wants by then is gone."""
-        if self._serving is not None:
-            await asyncio.wait([self._serving])
+        while self._serving:
+            await asyncio.wait(self._serving)
 
     async def clear(self) -> None:
         """Destroy what was made for trials, by whoever had the run before too, and every copy: nobody uses them any more."""
@@ -88,6 +91,13 @@ class Source:
             await self._provider.delete_snapshot(snapshot)
         self._snapshot = None
 
+    def _serve_more(self) -> None:
+        """The first call is alone: it is the one that lets the run's sandbox stand still, or makes the copy for all."""
+        if self._waiting and len(self._serving) < (CALLS if self._stands_still else 1):
+            serving = asyncio.create_task(self._serve())
+            self._serving.add(serving)
+            serving.add_done_callback(self._serving.discard)
+
     async def _serve(self) -> None:
         while wanted := [one for one in self._waiting if not one.made.done()]:
             spec = wanted[0].spec
@@ -95,6 +105,8 @@ class Source:
             self._waiting = [one for one in wanted if one not in batch]
             try:
                 await self._make(spec, batch)
+                self._stands_still = True
+                self._serve_more()
             except Exception as exc:
                 for one in batch:
                     if not one.made.done():

@@ -56,6 +56,8 @@ class Plan:
     nothing: str = ""
     """Where the engine has the file that hides them."""
     under: Under | None = None
+    porter: str = ""
+    """Container that gives the volumes of this sandbox, and of others that are made with it, their owner."""
     unset: tuple[str, ...] = ()
     """Variables of the image that the sandbox does not get."""
 

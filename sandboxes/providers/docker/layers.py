@@ -82,16 +82,15 @@ def _under(api: APIClient, owner: str, names: list[str], mode: int) -> container
 
 
 def make(api: APIClient, plan: container.Plan, stands: container.Under, labels: Mapping[str, str]) -> None:
-    """Make the volumes of a sandbox that stands on others. Raises `SandboxGone` when their owner is not as it has to be."""
+    """Make the volumes of a sandbox that stands on others; they say who of these is below it. See `check_owner`."""
     layer = layout.layer_volume(plan.sandbox_id)
     place = api.create_volume(layer, labels=dict(labels))["Mountpoint"]
     api.create_volume(layout.state_volume(plan.sandbox_id), labels=dict(labels))
     lowers = ":".join(reversed(stands.folders))
     asked = f"lowerdir={lowers},upperdir={place}/upper,workdir={place}/work{_whole_files()}"
     options = {"type": "overlay", "device": "overlay", "o": asked}
-    told = {**labels, layout.LAYERS_LABEL: json.dumps(stands.names)}
+    told = {**labels, layout.LAYERS_LABEL: json.dumps(stands.names), layout.PORTER_LABEL: plan.porter}
     api.create_volume(layout.workspace_volume(plan.sandbox_id), driver="local", driver_opts=options, labels=told)
-    _check_owner(api, stands.owner)
 
 
 def _whole_files() -> str:
@@ -99,7 +98,8 @@ def _whole_files() -> str:
     return "".join(f",{name}=off" for name in ("redirect_dir", "metacopy") if (_OVERLAY / name).exists())
 
 
-def _check_owner(api: APIClient, owner: str) -> None:
+def check_owner(api: APIClient, owner: str) -> None:
+    """Raise `SandboxGone` unless the owner of the layers that somebody says to stand on is as it has to be."""
     try:
         if not is_sandbox_id(owner):
             api.inspect_volume(owner)
@@ -109,6 +109,15 @@ def _check_owner(api: APIClient, owner: str) -> None:
         raise SandboxGone(f"{owner} was destroyed") from exc
     if not state.get("Paused"):
         raise SandboxGone(f"the sandbox {owner} that is forked has ended, or goes on again")
+
+
+def porter(api: APIClient, owner: str) -> str:
+    """Name of the container that gives, or gave, the volumes of a sandbox their owner."""
+    try:
+        labels = api.inspect_volume(layout.workspace_volume(owner)).get("Labels") or {}
+    except NotFound:
+        labels = {}
+    return str(labels.get(layout.PORTER_LABEL) or layout.porter_name(owner))
 
 
 def named(api: APIClient, but: str = "") -> dict[str, list[str]]:
@@ -153,10 +162,10 @@ def release(api: APIClient, owner: str) -> None:
     for volume in (layer, workspace):
         if volume not in others:
             until_not_busy(lambda volume=volume: api.remove_volume(volume))  # type: ignore[misc]
-    if told:
+    if orphans := [volume for volume in json.loads(told or "[]") if not _has_owner(api, volume)]:
         others = named(api)
-        for volume in json.loads(told):
-            if volume not in others and not _has_owner(api, volume):
+        for volume in orphans:
+            if volume not in others:
                 until_not_busy(lambda volume=volume: api.remove_volume(volume))  # type: ignore[misc]
 
 

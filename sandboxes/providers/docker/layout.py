@@ -14,6 +14,8 @@ from typing import Final
 
 from sandboxes.toolbox.bundle import bundle
 
+PROVIDER: Final = "docker"
+"""Name of the provider, in handles."""
 OWN: Final = "/.fanfold"
 """The folder in every sandbox that is not the user's."""
 TOOLBOX: Final = f"{OWN}/toolbox"

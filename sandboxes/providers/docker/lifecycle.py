@@ -5,21 +5,17 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from docker import APIClient
-from docker.errors import APIError, NotFound
-from docker.types import Mount as EngineMount
+from docker.errors import NotFound
 
 from sandboxes.errors import InvalidSpec, SandboxError, SandboxGone, SandboxNotFound
 from sandboxes.providers.base import SandboxSpec, is_sandbox_id
-from sandboxes.providers.docker import container, images, layers, layout, users, waiting
+from sandboxes.providers.docker import container, images, layers, layout, porters, users, waiting
 from sandboxes.providers.docker.stream import attach_output
-from sandboxes.providers.docker.waiting import until_not_busy
 
 BOOT_SECONDS: Final = 60.0
 """How long a sandbox may take from its start to its first line."""
@@ -48,122 +44,30 @@ def prepare(api: APIClient, spec: SandboxSpec, plan: container.Plan, of_image: s
     return replace(plan, user=asked, hidden_files=hidden, nothing=nothing)
 
 
-def create(api: APIClient, spec: SandboxSpec, plan: container.Plan) -> str:
-    """Make and start a sandbox; returns the transport that it needs. When this raises, nothing is left."""
-    try:
-        if plan.under is not None:
-            layers.make(api, plan, plan.under, container.labels(plan, spec))
-        line = _started(api, spec, plan)
-        if line not in ("helper", "sh"):
-            raise SandboxError(f"the sandbox did not start: {_why_not_started(api, plan.sandbox_id, plan.image, line)}")
-        return line
-    except BaseException:
-        remove(api, plan.sandbox_id)
-        raise
+def make(api: APIClient, spec: SandboxSpec, plan: container.Plan) -> str:
+    """Make the container of a sandbox, and those of its volumes that are not there yet. Its id."""
+    return str(api.create_container(**container.configuration(spec, plan, api.api_version))["Id"])
 
 
-def _started(api: APIClient, spec: SandboxSpec, plan: container.Plan) -> str | None:
-    """Make and start the container; its first line. The folders get their owner meanwhile, by a porter.
+def start(api: APIClient, spec: SandboxSpec, plan: container.Plan, made: str) -> str:
+    """Start a container; the transport that its sandbox needs.
 
-    The boot script waits for the owner, so that the container may start before; an overlay needs its folders before that.
+    The boot script waits for the owner of its folders, so that they may get it meanwhile. What stands on others has it already:
+    an overlay needs that before.
     """
-    stands = plan.under is not None
-    with ThreadPoolExecutor(1) as aside, contextlib.ExitStack() as opened:
-        asked = [aside.submit(_own_volumes, api, plan)] if stands else []
-        made: str = api.create_container(**container.configuration(spec, plan, api.api_version))["Id"]
-        output = opened.enter_context(contextlib.closing(attach_output(api, made)))
-        if not stands and not container.in_memory(spec):  # now that the container has made its volumes
-            asked = [aside.submit(_own_volumes, api, plan)]
-        if stands:
-            asked[0].result()
-        if asked:
-            asked.append(aside.submit(remove_porter, api, layout.porter_name(plan.sandbox_id)))
+    by_porter = plan.under is None and not container.in_memory(spec)
+    with ThreadPoolExecutor(1) as aside, contextlib.closing(attach_output(api, made)) as output:
+        asked = []
+        if by_porter:
+            asked.append(aside.submit(porters.give_owner, api, [plan]))
+            asked.append(aside.submit(porters.remove, api, plan.porter))
         api.start(made)
         for one in asked:
             one.result()
-        return _first_line(output)
-
-
-def _own_volumes(api: APIClient, plan: container.Plan) -> None:
-    """Give the volumes to the sandbox's user, from outside: nothing in the sandbox has the right to."""
-    written = layout.workspace_volume if plan.under is None else layout.layer_volume
-    mounts = [
-        EngineMount("/workspace", written(plan.sandbox_id), type="volume", no_copy=True),
-        EngineMount("/state", layout.state_volume(plan.sandbox_id), type="volume", no_copy=True),
-    ]
-    user = plan.user
-    folders = [layout.Owned("state", user.uid, user.gid, 0o700)]
-    if plan.under is None:
-        folders.append(layout.Owned("workspace", user.uid, user.gid, 0o755))
-    else:
-        folders += [layout.Owned(f"workspace/{name}", user.uid, user.gid, plan.under.mode) for name in ("upper", "work")]
-    name = layout.porter_name(plan.sandbox_id)
-    _make_porter(api, name, plan.image, mounts)
-    api.put_archive(name, "/", layout.folders_archive(folders))
-
-
-@contextlib.contextmanager
-def porter(api: APIClient, name: str, image: str, mounts: list[EngineMount]) -> Iterator[str]:
-    """A container of this name that is never started, for a while: its mounts can be written through the engine."""
-    try:
-        _make_porter(api, name, image, mounts)
-        yield name
-    finally:
-        remove_porter(api, name)
-
-
-def remove_porter(api: APIClient, name: str) -> None:
-    """Remove what `porter` made, or left when it was killed."""
-    _remove_container(api, name, owner=None)
-
-
-def _make_porter(api: APIClient, name: str, image: str, mounts: list[EngineMount]) -> str:
-    """A container that is never started: its mounts can be written through the engine, and nothing runs. Its id."""
-    host = api.create_host_config(mounts=mounts, network_mode="none")
-    made = api.create_container(image, command=["/"], name=name, host_config=host, labels={layout.PORTER_LABEL: name})
-    return str(made["Id"])
-
-
-def has_toolbox(api: APIClient) -> bool:
-    """Whether the toolbox volume is still there: somebody may have pruned it."""
-    try:
-        api.inspect_volume(layout.toolbox_volume())
-    except NotFound:
-        return False
-    return True
-
-
-def ensure_toolbox(api: APIClient, image: str) -> None:
-    """Fill the engine's toolbox volume, unless that was done. The porter's name is the lock between processes."""
-    volume = layout.toolbox_volume()
-    api.create_volume(volume, labels={layout.TOOLBOX_LABEL: "true"})
-    porter = _porter_alone(api, f"{volume}-porter", image, [EngineMount("/toolbox", volume, type="volume")])
-    try:
-        if images.kind(api, porter, f"/toolbox/{layout.TOOLBOX_MARK}") == "missing":
-            api.put_archive(porter, "/toolbox", layout.toolbox_archive())
-    finally:
-        _remove_container(api, porter, owner=None)
-
-
-def _porter_alone(api: APIClient, name: str, image: str, mounts: list[EngineMount]) -> str:
-    """A porter, when nobody else has one of this name; its id. One that stays for too long was left by an owner who died.
-
-    Porters are told apart by their ids: of several that wait for the same one, none removes what another has made since.
-    """
-    seen, end = "", 0.0
-    while True:
-        try:
-            return _make_porter(api, name, image, mounts)
-        except APIError as exc:
-            if exc.status_code != 409:
-                raise
-        with contextlib.suppress(NotFound):
-            holder = str(api.inspect_container(name)["Id"])
-            if holder != seen:
-                seen, end = holder, time.monotonic() + waiting.BUSY_SECONDS
-            elif time.monotonic() > end:
-                _remove_container(api, holder, owner=None)
-        time.sleep(waiting.STEP)
+        line = _first_line(output)
+    if line not in ("helper", "sh"):
+        raise SandboxError(f"the sandbox did not start: {_why_not_started(api, plan.sandbox_id, plan.image, line)}")
+    return line
 
 
 def _first_line(output: socket.socket) -> str | None:
@@ -211,8 +115,8 @@ def remove(api: APIClient, sandbox_id: str) -> None:
     if not is_sandbox_id(sandbox_id):
         return
     image = images.of_fork(api, sandbox_id)
-    remove_porter(api, layout.porter_name(sandbox_id))
-    _remove_container(api, sandbox_id, owner=sandbox_id)
+    porters.remove(api, layers.porter(api, sandbox_id))
+    porters.remove_container(api, sandbox_id, owner=sandbox_id)
     layers.release(api, sandbox_id)
     images.forget_forks(api, sandbox_id, image)
 
@@ -249,11 +153,3 @@ def set_paused(api: APIClient, sandbox_id: str, paused: bool) -> None:
     if not paused and layers.standing_on(api, sandbox_id):
         api.pause(sandbox_id)  # somebody has forked it in between
         layers.raise_if_stood_on(api, sandbox_id)
-
-
-def _remove_container(api: APIClient, name: str, owner: str | None) -> None:
-    """Remove a container; with `owner`, only if it carries this sandbox's label."""
-    with contextlib.suppress(NotFound):
-        if owner is not None and api.inspect_container(name)["Config"]["Labels"].get(layout.SANDBOX_LABEL) != owner:
-            raise SandboxError(f"the container {name} was not made by Fanfold: it is left alone")
-    until_not_busy(partial(api.remove_container, name, force=True, v=True))

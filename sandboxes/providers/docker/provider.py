@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from sandboxes.errors import SandboxError, SandboxGone, SandboxNotFound, Unsupported
@@ -24,12 +21,12 @@ from sandboxes.providers.base import (
     is_sandbox_id,
     is_snapshot_id,
     lifetime_stamps,
-    new_sandbox_id,
     new_snapshot_id,
 )
-from sandboxes.providers.docker import container, images, layers, layout, lifecycle, snapshots, users
+from sandboxes.providers.docker import container, images, layers, layout, lifecycle, snapshots
 from sandboxes.providers.docker.engine import Engine
 from sandboxes.providers.docker.exec import ContainerExec
+from sandboxes.providers.docker.making import Maker
 from sandboxes.providers.docker.stream import Demultiplexer
 from sandboxes.sandbox import Sandbox
 from sandboxes.toolbox.attached import ToolboxSandbox
@@ -52,17 +49,14 @@ class DockerProvider(SandboxProvider):
     `base_url` is the engine's (default: DOCKER_HOST, else the local socket); `pull` says whether a missing image is fetched.
     """
 
-    name = "docker"
+    name = layout.PROVIDER
 
     def __init__(
         self, default_image: str = DEFAULT_IMAGE, *, pull: images.Pull = "missing", base_url: str | None = None
     ) -> None:
-        self._default_image = default_image
-        self._pull: images.Pull = pull
         self._engine = Engine(base_url)
+        self._maker = Maker(self._engine, default_image, pull)
         self._info: dict[str, Any] | None = None
-        self._toolbox_ready = False
-        self._filling = threading.Lock()
 
     async def capabilities(self) -> Capabilities:
         """See `SandboxProvider`."""
@@ -130,37 +124,10 @@ class DockerProvider(SandboxProvider):
     async def _make(
         self, spec: SandboxSpec, labels: Mapping[str, str] | None, under: container.Under | None
     ) -> SandboxHandle:
-        created_at, expires_at = lifetime_stamps(spec)
-        plan = container.Plan(
-            sandbox_id=new_sandbox_id(),
-            image=spec.image or self._default_image,
-            user=users.NOBODY_IN_PARTICULAR,
-            created_at=created_at,
-            expires_at=expires_at,
-            labels=dict(labels or {}),
-            under=under,
-        )
-        making = asyncio.ensure_future(self._engine.run("make a sandbox", self._create, spec, plan))
-        try:
-            transport = await asyncio.shield(making)
-        except asyncio.CancelledError:
-            # The thread cannot be stopped: let it finish, then take away what it made.
-            with contextlib.suppress(Exception):
-                await making
-            await self._remove(plan.sandbox_id)
-            raise
-        data = {"transport": transport, "workdir": spec.workdir, **spec.told()}
-        return SandboxHandle(self.name, plan.sandbox_id, plan.labels, created_at, expires_at, data)
-
-    def _create(self, spec: SandboxSpec, plan: container.Plan) -> str:
-        api = self._engine.api
-        image = images.find(api, plan.image, self._pull)
-        with self._filling:
-            if not self._toolbox_ready or not lifecycle.has_toolbox(api):
-                lifecycle.ensure_toolbox(api, plan.image)
-                self._toolbox_ready = True
-        plan = replace(plan, unset=image.unset)
-        return lifecycle.create(api, spec, lifecycle.prepare(api, spec, plan, image.user))
+        if under is None:
+            return await self._maker.one(spec, labels or {})
+        async with self._maker.several(spec, [labels or {}], under) as [making]:
+            return await making
 
     async def attach(self, handle: SandboxHandle) -> Sandbox:
         """See `SandboxProvider`."""
@@ -266,7 +233,8 @@ class DockerProvider(SandboxProvider):
     ) -> list[Forked]:
         if under is None:
             return await copying.forked(self, handle, spec, each)
-        return await copying.settled([self._make(spec, one, under) for one in each], self)
+        async with self._maker.several(spec, each, under) as makings:
+            return await copying.settled(makings, self)
 
     async def _with_system(
         self, handle: SandboxHandle, spec: SandboxSpec, each: Sequence[Mapping[str, str]], under: container.Under | None

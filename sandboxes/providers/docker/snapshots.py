@@ -12,7 +12,7 @@ from docker.types import Mount as EngineMount
 
 from sandboxes.errors import SandboxNotFound
 from sandboxes.providers.base import SnapshotHandle
-from sandboxes.providers.docker import layers, layout, lifecycle
+from sandboxes.providers.docker import layers, layout, porters
 from sandboxes.providers.docker.waiting import until_not_busy
 
 
@@ -31,7 +31,7 @@ def keep(api: APIClient, sandbox_id: str, made: SnapshotHandle) -> None:
     layer = layout.layer_volume(made.id)
     api.create_volume(layer, labels=labels)
     place = EngineMount("/" + posixpath.basename(workdir), layer, type="volume", no_copy=True)
-    with lifecycle.porter(api, layout.porter_name(made.id), image, [place]) as porter:
+    with porters.porter(api, layout.porter_name(made.id), image, [place]) as porter:
         api.put_archive(porter, "/", pieces)
     api.create_volume(made.id, labels=labels)
 
@@ -48,7 +48,7 @@ def _labels(made: SnapshotHandle) -> dict[str, str]:
 
 def delete(api: APIClient, snapshot_id: str) -> None:
     """Remove a snapshot; its layer only when nobody stands on it."""
-    lifecycle.remove_porter(api, layout.porter_name(snapshot_id))
+    porters.remove(api, layout.porter_name(snapshot_id))
     until_not_busy(lambda: api.remove_volume(snapshot_id))
     layers.release(api, snapshot_id)
 
@@ -61,4 +61,4 @@ def find(api: APIClient, labels: Mapping[str, str]) -> list[SnapshotHandle]:
 
 def _handle(snapshot_id: str, told: Mapping[str, str]) -> SnapshotHandle:
     labels, data = (json.loads(told[key]) for key in (layout.LABELS_LABEL, layout.TOLD_LABEL))
-    return SnapshotHandle("docker", snapshot_id, labels, told[layout.CREATED_LABEL], "", data)
+    return SnapshotHandle(layout.PROVIDER, snapshot_id, labels, told[layout.CREATED_LABEL], "", data)

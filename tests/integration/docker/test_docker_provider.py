@@ -20,7 +20,7 @@ from sandboxes.errors import (
     Unsupported,
 )
 from sandboxes.providers.base import SandboxHandle, SandboxSpec, new_sandbox_id
-from sandboxes.providers.docker import DockerProvider, layout, lifecycle, waiting
+from sandboxes.providers.docker import DockerProvider, layout, porters, waiting
 from sandboxes.sandbox import CommandSpec
 
 pytestmark = pytest.mark.docker
@@ -330,12 +330,12 @@ async def test_a_command_over_plain_exec_that_ended_leaves_no_process(provider, 
 def test_of_those_that_take_over_from_one_that_died_none_takes_it_from_another(api, monkeypatch):
     monkeypatch.setattr(waiting, "BUSY_SECONDS", 2.0)
     name = f"fanfold-test-{uuid.uuid4().hex}-porter"
-    lifecycle._make_porter(api, name, BASE, [])
+    porters.make(api, name, BASE, [])
 
     def fill(number):
-        porter = lifecycle._porter_alone(api, name, BASE, [])
+        porter = porters.make_alone(api, name, BASE, [])
         api.put_archive(porter, "/tmp", layout.folders_archive([layout.Owned(f"made-{number}", 0, 0, 0o755)]))
-        lifecycle._remove_container(api, porter, owner=None)
+        porters.remove(api, porter)
         return porter
 
     with ThreadPoolExecutor(4) as pool:

@@ -30,7 +30,7 @@ def test_a_name_that_is_like_nothing_gets_the_list_alone(tmp_path):
 
 def test_the_environment_chooses_the_default_image(tmp_path, monkeypatch):
     monkeypatch.setenv(IMAGE_VARIABLE, "example:1")
-    assert get_provider("docker", home=tmp_path)._default_image == "example:1"
+    assert get_provider("docker", home=tmp_path)._maker.default_image == "example:1"
 
 
 def run_python(script, *paths):

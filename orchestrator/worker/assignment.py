@@ -46,6 +46,9 @@ class Assignment:
     past: Past = field(default_factory=Past)
     """What its earlier attempts have told, as far as this one goes on with what they began."""
 
+    leaves: Exception | None = None
+    """Why this worker gives the run up while it works on it: another one goes on, and with its children too."""
+
     @property
     def task_id(self) -> str:
         """Names what was begun in the sandbox: the same in every attempt that goes on with it."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
-import shutil
 from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.errors import BadInput, TaskFailed
@@ -18,6 +18,7 @@ from orchestrator.runs.spool import TooLarge
 from orchestrator.runs.store import Store
 from orchestrator.spec import RunSpec
 from orchestrator.worker.recorder import Recorder
+from orchestrator.worker.scratch import scratch
 from sandboxes.errors import PatchRefused
 from sandboxes.sandbox import Sandbox
 
@@ -96,28 +97,25 @@ class Collector:
         def fetch(path: str) -> AsyncIterator[bytes]:
             return sandbox.download_stream(posixpath.join(sandbox.workdir, path))
 
-        scratch = self._folder.path / "objects"
         try:
-            base = await asyncio.to_thread(self._base)
-            entries = await sandbox.manifest(sandbox.workdir, exclude=tuple(base.exclude))
-            patch = await make_patch(base, [entry for entry in entries if not self._is_hidden(entry.path)], fetch)
+            async with scratch(self._folder, self._lease, "objects") as place:
+                base = await asyncio.to_thread(self._base, place / "base")
+                entries = await sandbox.manifest(sandbox.workdir, exclude=tuple(base.exclude))
+                patch = await make_patch(base, [entry for entry in entries if not self._is_hidden(entry.path)], fetch)
         except PatchRefused as exc:
             raise TaskFailed(f"no patch could be made: {exc}") from exc
-        finally:
-            await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
         if patch:
             await self.keep_bytes(PATCH_NAME, patch)
         else:
             self._recorder.log("info", "the workspace is as it was: there is no patch")
 
-    def _base(self) -> BaseTree:
+    def _base(self, place: Path) -> BaseTree:
         from sandboxes.workspace.tree import DEFAULT_EXCLUDE, BaseTree
 
         excluded = {*DEFAULT_EXCLUDE, *(self._spec.inputs.exclude if self._spec.inputs else ())}
-        scratch = self._folder.path / "objects"
         if not self._folder.input_tar.exists():
-            return BaseTree.empty(scratch, exclude=excluded)
-        base = BaseTree.from_tar(self._folder.input_tar, scratch, exclude=excluded)
+            return BaseTree.empty(place, exclude=excluded)
+        base = BaseTree.from_tar(self._folder.input_tar, place, exclude=excluded)
         return replace(base, entries={path: node for path, node in base.entries.items() if not self._is_hidden(path)})
 
     def _is_hidden(self, path: str) -> bool:

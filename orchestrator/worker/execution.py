@@ -121,7 +121,7 @@ class Execution:
 
     async def _try(self) -> Outcome | Question:
         try:
-            await first_of(self._attempt.run(), self._attempt.spending.watch())
+            await first_of(self._attempt.run(), self._guard())
         except (StaleLease, RecordUnavailable):
             raise
         except Question as question:
@@ -132,6 +132,14 @@ class Execution:
                 logger.exception("%s: unexpected error", self._work.run.id)
             return outcome.told_through(self._work.recorder.redactor.text)
         return SUCCESS
+
+    async def _guard(self) -> None:
+        """Watch what is spent. Who is cancelled because the record is away can look up why."""
+        try:
+            await self._attempt.spending.watch()
+        except (StaleLease, RecordUnavailable) as exc:
+            self._work.leaves = exc
+            raise
 
     # The ways out
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from orchestrator.runs.models import Lease, Run
 from orchestrator.worker.watch import StopReason
-from sandboxes.providers.base import SandboxHandle, SandboxSpec
+from sandboxes.providers.base import SandboxHandle, SandboxProvider, SandboxSpec
 from sandboxes.sandbox import Sandbox
 
 if TYPE_CHECKING:
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
 class Origin(Protocol):
     """What the sandbox of a child is made from."""
+
+    @property
+    def provider(self) -> SandboxProvider:
+        """Whose sandbox the parent has, and the child gets. It belongs to the parent."""
+        ...
 
     @property
     def inputs(self) -> Path:

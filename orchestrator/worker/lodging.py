@@ -44,7 +44,8 @@ class Lodging:
         self._work = work
         self._number = number
         self._meter = meter
-        self._provider = get_provider(work.spec.sandbox.provider, home=work.settings.home)
+        named = work.spec.sandbox.provider
+        self._provider = work.origin.provider if work.origin else get_provider(named, home=work.settings.home)
         self._handle: SandboxHandle | None = None
         self._sandbox: Sandbox | None = None
         self._deferred: DeferredSandbox | None = None
@@ -254,7 +255,7 @@ class Lodging:
             if self._sandbox is not None:
                 await self._sandbox.aclose()
         finally:
-            await self._provider.aclose()
+            await self._let_go()
 
     async def clear(self, *, failed: bool | None = None) -> None:
         """End the connection and the sandbox; when its making was cut off, whatever carries its labels.
@@ -272,11 +273,16 @@ class Lodging:
                     if failed is None or not await self._keeps(found, failed):
                         await self._provider.destroy(found)
                         self._forget_closed()
-                await self._provider.aclose()
+                await self._let_go()
         except Exception as exc:  # the run's own outcome matters more than what could not be cleaned up after it
             name = self._handle.id if self._handle else "a half-made sandbox"
             work.recorder.log("error", f"{name} could not be destroyed: {type(exc).__name__}: {exc}")
         self._meter.leave()
+
+    async def _let_go(self) -> None:
+        """Close the provider, unless others go on with it."""
+        if self._work.origin is None:
+            await self._provider.aclose()
 
     async def _half_made(self) -> Sequence[SandboxHandle]:
         if self.is_empty:

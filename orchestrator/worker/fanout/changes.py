@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
-import shutil
 from collections.abc import AsyncIterator
 
 from orchestrator.errors import TaskFailed
 from orchestrator.runs.family import CHANGES, Family
 from orchestrator.worker.assignment import Assignment
 from orchestrator.worker.fanout.commits import packed_commits
+from orchestrator.worker.scratch import scratch
 from sandboxes.errors import ArchiveRefused, PatchRefused
 from sandboxes.sandbox import Sandbox
 from sandboxes.workspace.pack import pack
@@ -25,22 +25,20 @@ async def keep_changes(work: Assignment, sandbox: Sandbox) -> None:
     Raises `TaskFailed` when that is too much, or what cannot be merged.
     """
     assert work.origin is not None
-    base, family, scratch = work.origin.base, Family(work.store.engine), work.folder.path / "changes"
+    base, family = work.origin.base, Family(work.store.engine)
 
     def fetch(path: str) -> AsyncIterator[bytes]:
         return sandbox.download_stream(posixpath.join(sandbox.workdir, path))
 
     try:
         changed = await sandbox.changes(sandbox.workdir, base.entries, exclude=base.exclude, folders=True)
-        scratch.mkdir(exist_ok=True)
-        entries = await asyncio.to_thread(base.without_litter, changed.entries, scratch / "rules")
-        if entries or changed.removed:
-            await pack(entries, changed.removed, fetch, scratch / "packed", base=base.id, cap=CAP)
-            kept = await asyncio.to_thread(work.artifacts.keep_file, work.run.id, CHANGES, scratch / "packed")
-            await asyncio.to_thread(family.note_work, work.lease, kept)
+        async with scratch(work.folder, work.lease, "changes") as place:
+            entries = await asyncio.to_thread(base.without_litter, changed.entries, place / "rules")
+            if entries or changed.removed:
+                await pack(entries, changed.removed, fetch, place / "packed", base=base.id, cap=CAP)
+                kept = await asyncio.to_thread(work.artifacts.keep_file, work.run.id, CHANGES, place / "packed")
+                await asyncio.to_thread(family.note_work, work.lease, kept)
         if base.commits and (packed := await packed_commits(sandbox, base.commits, work.artifacts, work.run.id)):
             await asyncio.to_thread(family.note_work, work.lease, packed)
     except (PatchRefused, ArchiveRefused) as exc:
         raise TaskFailed(f"what was changed cannot be merged: {exc}") from exc
-    finally:
-        await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)

@@ -95,7 +95,7 @@ class Nursery:
     async def _reason(self, cause: BaseException) -> StopReason:
         """A child ends only when its parent surely does: what was killed by mistake has failed for whoever goes on."""
         stopped = self._work.watch.stopped
-        ours = stopped.result() if stopped.done() and not stopped.cancelled() else cause
+        ours = self._work.leaves or (stopped.result() if stopped.done() and not stopped.cancelled() else cause)
         left = Handover("the worker leaves its parent")
         if isinstance(ours, StaleLease | RecordUnavailable | Handover):
             return left

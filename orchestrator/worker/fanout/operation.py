@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from orchestrator.worker.fanout.source import Source
 from orchestrator.worker.fanout.telling import keep_patches, keep_reports, told, unchanged
 from orchestrator.worker.fanout.trial import Trials, apply_all
 from orchestrator.worker.lodging import Lodging
+from orchestrator.worker.scratch import scratch
 from sandboxes.sandbox import Sandbox
 
 
@@ -43,12 +43,13 @@ class FanOut:
         """
         work = self._work
         noted = await asyncio.to_thread(self._family.fan_out, work.run.id, order.key)
+        source = Source(self._lodging, work.run.id)
         if noted is not None and noted.result is not None:
+            await source.clear()
             return Folded.from_json(noted.result)
         brood = Brood(work, order)
         await brood.begin()
         base = await self._base(order.key, noted)
-        source = Source(self._lodging, work.run.id)
         if noted is not None:
             await source.clear()
         fork = ForkOrigin(source, base, self._lodging.inputs)
@@ -60,12 +61,12 @@ class FanOut:
             folded = await self._fold(order, noted, fork, ends)
         finally:
             await source.still()  # what is only being made when the run ends must not outlive it
-        await source.clear()
         if ("merge.finished", order.key) not in work.past.fan_outs:
             sums = {"merged": folded.merged, "conflicts": folded.conflicts, "left_out": list(folded.left_out)}
             work.recorder.emit("merge.finished", {"key": order.key, **sums})
             await work.recorder.flush()
         await asyncio.to_thread(self._family.note_result, work.lease, order.key, folded.to_json())
+        await source.clear()  # not before: another worker may have the run by now, and sandboxes for its own trials
         return folded
 
     async def _base(self, key: str, noted: Noted | None) -> Base:
@@ -82,22 +83,24 @@ class FanOut:
         self, order: FanOutOrder, noted: Noted | None, fork: ForkOrigin, ends: Sequence[ChildEnd]
     ) -> Folded:
         """Merge and apply. Where the workspace is not what it was, nothing of it is changed."""
-        scratch = self._work.folder.path / f"fan-out-{order.key}"
-        await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
+        async with scratch(self._work.folder, self._work.lease, f"fan-out-{order.key}") as place:
+            return await self._folded(order, noted, fork, ends, place)
+
+    async def _folded(
+        self, order: FanOutOrder, noted: Noted | None, fork: ForkOrigin, ends: Sequence[ChildEnd], place: Path
+    ) -> Folded:
         try:
-            plan = await self._plan(order, noted, fork, ends, scratch)
+            plan = await self._plan(order, noted, fork, ends, place)
             if not plan.folded.applied:
                 return plan.folded
             await apply_all(self._sandbox, plan.edits, plan.contents, call_id=f"{self._work.task_id}:{order.key}:apply")
             await self._bring_commits([end for end in ends if end.name not in (*plan.folded.failed, *plan.folded.left_out)])
             return plan.folded
         except BaseChanged as exc:
-            folding = Folding(self._work, order, self._sandbox, Trials(self._lodging, fork.source), fork, scratch / "refused")
+            folding = Folding(self._work, order, self._sandbox, Trials(self._lodging, fork.source), fork, place / "refused")
             children = await folding.children(ends)
             await keep_patches(self._collector, folding.tree, children.values())
             return unchanged(ends).refused(f"the workspace was changed meanwhile: {exc}")
-        finally:
-            await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
 
     async def _bring_commits(self, ends: Sequence[ChildEnd]) -> None:
         """Have what these children committed in the repository of the workspace, as refs."""
@@ -110,19 +113,19 @@ class FanOut:
                 work.recorder.log(level, f"commits of {end.name}: {told}")
 
     async def _plan(
-        self, order: FanOutOrder, noted: Noted | None, fork: ForkOrigin, ends: Sequence[ChildEnd], scratch: Path
+        self, order: FanOutOrder, noted: Noted | None, fork: ForkOrigin, ends: Sequence[ChildEnd], place: Path
     ) -> Plan:
         """What is to be done: what was noted, or what the children's work comes to, which is noted then."""
         work = self._work
         if noted is not None and noted.plan is not None:
-            return await asyncio.to_thread(Plan.kept, work.artifacts, noted.plan, scratch / "plan")
-        folding = Folding(work, order, self._sandbox, Trials(self._lodging, fork.source), fork, scratch)
+            return await asyncio.to_thread(Plan.kept, work.artifacts, noted.plan, place / "plan")
+        folding = Folding(work, order, self._sandbox, Trials(self._lodging, fork.source), fork, place / "merged")
         children = await folding.children(ends)
         merged = await folding.merged(ends, [children[end.name] for end in ends if end.succeeded])
         await keep_reports(self._collector, await self._report_name(order.key), merged, ends, children)
         folded = await asyncio.to_thread(told, merged, ends, children)
         plan, artifact = await asyncio.to_thread(
-            Plan.keep, merged.result, folded, work.artifacts, work.run.id, order.key, scratch / "packed"
+            Plan.keep, merged.result, folded, work.artifacts, work.run.id, order.key, place / "packed"
         )
         await asyncio.to_thread(self._family.note_plan, work.lease, order.key, artifact)
         return plan

@@ -10,7 +10,7 @@ from orchestrator.worker.fanout.base import Base
 from orchestrator.worker.fanout.merged import edits_of
 from orchestrator.worker.fanout.source import Source
 from orchestrator.worker.fanout.trial import apply_all
-from sandboxes.providers.base import SandboxHandle, SandboxSpec
+from sandboxes.providers.base import SandboxHandle, SandboxProvider, SandboxSpec
 from sandboxes.sandbox import Sandbox
 from sandboxes.workspace.merge import MergeResult
 
@@ -22,6 +22,11 @@ class ForkOrigin:
     source: Source
     base: Base
     inputs: Path
+
+    @property
+    def provider(self) -> SandboxProvider:
+        """See `Origin`."""
+        return self.source.provider
 
     async def create(self, spec: SandboxSpec, labels: Mapping[str, str]) -> SandboxHandle:
         """See `Origin`."""

@@ -37,7 +37,7 @@ class Source:
 
     def __init__(self, lodging: Lodging, run_id: str) -> None:
         self._lodging = lodging
-        self._provider = lodging.provider
+        self.provider = lodging.provider
         self._run_id = run_id
         self._waiting: list[_Wanted] = []
         self._serving: set[asyncio.Task[None]] = set()
@@ -56,13 +56,13 @@ class Source:
 
         Raises as `SandboxProvider.resume` when it is still refused after `GO_ON_TIMEOUT`.
         """
-        if not (await self._provider.capabilities()).pause:
+        if not (await self.provider.capabilities()).pause:
             return
         late = time.monotonic() + GO_ON_TIMEOUT
         while True:
             self._stands_still = False
             try:
-                await self._provider.resume(self._lodging.handle)
+                await self.provider.resume(self._lodging.handle)
                 return
             except SandboxError as exc:
                 if isinstance(exc, SandboxGone | SandboxNotFound) or time.monotonic() > late:
@@ -72,8 +72,8 @@ class Source:
 
     async def _destroy_left(self, children: Sequence[str]) -> None:
         for run_id in children:
-            for found in await self._provider.find({RUN_LABEL: run_id}):
-                await self._provider.destroy(found)
+            for found in await self.provider.find({RUN_LABEL: run_id}):
+                await self.provider.destroy(found)
 
     async def still(self) -> None:
         """Wait until nothing is being made any more; what nobody wants by then is gone."""
@@ -84,11 +84,11 @@ class Source:
         """Destroy what was made for trials, by whoever had the run before too, and every copy: nobody uses them any more."""
         await self.still()
         own = self._lodging.handle.id
-        for found in await self._provider.find({RUN_LABEL: self._run_id}):
+        for found in await self.provider.find({RUN_LABEL: self._run_id}):
             if found.id != own:
-                await self._provider.destroy(found)
-        for snapshot in await self._provider.find_snapshots({RUN_LABEL: self._run_id}):
-            await self._provider.delete_snapshot(snapshot)
+                await self.provider.destroy(found)
+        for snapshot in await self.provider.find_snapshots({RUN_LABEL: self._run_id}):
+            await self.provider.delete_snapshot(snapshot)
         self._snapshot = None
 
     def _serve_more(self) -> None:
@@ -113,28 +113,28 @@ class Source:
                         one.made.set_exception(exc)
 
     async def _make(self, spec: SandboxSpec, batch: list[_Wanted]) -> None:
-        capabilities = await self._provider.capabilities()
+        capabilities = await self.provider.capabilities()
         if not capabilities.native_fork:
             if self._snapshot is None:  # one state for all, however late they come
-                self._snapshot = await self._provider.snapshot(self._lodging.handle, await self._lodging.labels())
+                self._snapshot = await self.provider.snapshot(self._lodging.handle, await self._lodging.labels())
             await asyncio.gather(*(self._copy(spec, self._snapshot, one) for one in batch))
             return
         whole = spec.system == "overlay" and "filesystem" in capabilities.fork_scopes
         scope: Scope = "filesystem" if whole else "workspace"
         labels = [one.labels for one in batch]
-        made = await self._provider.fork(self._lodging.handle, len(batch), spec=spec, labels=labels, scope=scope)
+        made = await self.provider.fork(self._lodging.handle, len(batch), spec=spec, labels=labels, scope=scope)
         for one, child in zip(batch, made, strict=True):
             if one.made.done():  # who wanted it does so no more
                 if isinstance(child, SandboxHandle):
-                    await self._provider.destroy(child)
+                    await self.provider.destroy(child)
             elif isinstance(child, FanfoldSandboxError):
                 one.made.set_exception(child)
             else:
                 one.made.set_result(child)
 
     async def _copy(self, spec: SandboxSpec, snapshot: SnapshotHandle, wanted: _Wanted) -> None:
-        handle = await self._provider.create(spec, wanted.labels, from_snapshot=snapshot)
+        handle = await self.provider.create(spec, wanted.labels, from_snapshot=snapshot)
         if wanted.made.done():
-            await self._provider.destroy(handle)
+            await self.provider.destroy(handle)
         else:
             wanted.made.set_result(handle)

@@ -23,6 +23,8 @@ REQUEST_SECONDS = 60
 """How long the engine may be silent during one request."""
 THREADS = 16
 """Requests to the engine that are under way at once."""
+POOL = 2 * THREADS
+"""Connections that are kept open; making a sandbox takes a second one for a while."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -76,7 +78,7 @@ class Engine:
             arguments["base_url"] = self._base_url
         if self.is_here:
             self._knock()
-        return docker.APIClient(version="auto", timeout=REQUEST_SECONDS, **arguments)
+        return docker.APIClient(version="auto", timeout=REQUEST_SECONDS, max_pool_size=POOL, **arguments)
 
     def _knock(self) -> None:
         """Raise the plain `OSError` of a socket that nobody listens on: the SDK buries it, and leaks its own."""

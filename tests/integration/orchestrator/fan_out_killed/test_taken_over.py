@@ -14,14 +14,17 @@ from typing import Any
 
 import pytest
 
+from orchestrator.errors import RecordUnavailable
 from orchestrator.runs.database import now
 from orchestrator.runs.family import Family
-from orchestrator.runs.models import Event, Run, RunStatus
+from orchestrator.runs.models import Event, Run, RunStatus, WorkerInfo
 from orchestrator.runs.schema import open_database
+from orchestrator.runs.spent import Spent
 from orchestrator.runs.store import Store
 from orchestrator.service import Service
 from orchestrator.settings import Settings
 from orchestrator.spec import RunSpec
+from orchestrator.worker.runner import Runner
 from tests.integration.orchestrator.conftest import working
 from tests.integration.orchestrator.fan_out_killed.audit import Ended, audit, left
 
@@ -42,14 +45,14 @@ def home(new_home: Any) -> Iterator[Home]:
         store.close()
 
 
-def submitted(service: Service, base: Path, command: str) -> str:
+def submitted(service: Service, base: Path, command: str, **more: Any) -> str:
     """The id of a run with two children that execute this command."""
     project = base / "project"
     project.mkdir()
     for name in ("a.txt", "b.txt"):
         (project / name).write_text("first\n")
     fan_out = {"items": ["a", "b"], "command": command}
-    task = {"inputs": {"path": "project"}, "fan_out": fan_out, "verify": "cat a.txt b.txt"}
+    task = {"inputs": {"path": "project"}, "fan_out": fan_out, "verify": "cat a.txt b.txt", **more}
     return service.submit(RunSpec.model_validate(task), base_dir=base).id
 
 
@@ -127,6 +130,36 @@ def test_children_are_left_when_the_parent_alone_is_somebody_elses(home: Home, u
         store.release(lease)
         assert ended(service, run_id).attempt == 3
     assert_whole(home, run_id, attempts=2)
+
+
+class Away(Store):
+    """A record that does not answer once when it is asked what was spent, after `begun`."""
+
+    begun = False
+
+    def spent(self, run_id: str) -> Spent:
+        if self.begun:
+            self.begun = False
+            raise RecordUnavailable("the record is away")
+        return super().spent(run_id)
+
+
+async def test_children_are_left_when_the_record_was_away_for_a_moment(home: Home, until: Any, tmp_path: Path) -> None:
+    settings, service, store = home
+    store.worker_alive(WorkerInfo("first", "here", os.getpid(), 1, now(), now()))
+    run_id = submitted(service, tmp_path, f"{COUNT}; echo more >> ${{{{ item }}}}.txt", budget={"sandbox_seconds": 600})
+    away = Away(store.engine)
+    runner = Runner(settings, away, "first", nudge=lambda _: None)
+    execution = asyncio.create_task(runner.execute(run_id))
+    await asyncio.to_thread(until, lambda: store.get(run_id).status is RunStatus.RUNNING, "somebody works on it")
+    store.worker_gone("first")
+    children = await asyncio.to_thread(at_work, service, store, run_id)
+    away.begun = True
+    await execution
+    assert {store.get(child.id).status for child in children} == {RunStatus.PENDING}
+    with working(service):
+        await asyncio.to_thread(ended, service, run_id)
+    await asyncio.to_thread(assert_whole, home, run_id, 2)
 
 
 def test_who_stops_a_run_stops_its_children(home: Home, tmp_path: Path) -> None:

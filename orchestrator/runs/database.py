@@ -73,13 +73,13 @@ def get_run(connection: Connection, run_id: str, *, lock: bool = False) -> Run:
     return run_of(row)
 
 
-def locking(query: Select[Any]) -> Select[Any]:
-    """Asks for runs that nobody else changes or locks before the transaction ends.
+def locking(query: Select[Any], *, skip_locked: bool = False) -> Select[Any]:
+    """Asks for runs that nobody else changes or locks before the transaction ends; or only for those that are free now.
 
     Rows that refer to them can still be written by others: a child that ends looks whether its parent is there, and whoever has
     locked the parent may wait for that child.
     """
-    return query.with_for_update(key_share=True)
+    return query.with_for_update(key_share=True, skip_locked=skip_locked)
 
 
 def insert_unless_there(connection: Connection, table: Any) -> Any:

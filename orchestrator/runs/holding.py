@@ -6,11 +6,11 @@ ended, it is refused with `StaleLease` and nothing is written.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, case, select, update
+from sqlalchemy import Connection, case, select, tuple_, update
 
 from orchestrator.runs import tables as t
 from orchestrator.runs.changing import (
@@ -50,6 +50,24 @@ class Holding(Database):
         """Say that the worker lives. True when the run has been asked to stop. Raises `StaleLease`."""
         with self._writing() as connection:
             return bool(change_held(connection, lease, {"heartbeat_at": self._now()}).cancel_requested)
+
+    def heartbeats(self, leases: Collection[Lease]) -> dict[Lease, bool]:
+        """Say that the worker of all of these runs lives. Of those that it still holds: whether they have been asked to stop.
+
+        Who is changing one of them at this moment is not waited for: then it has no heartbeat this time.
+        """
+        c = t.runs.c
+        tokens = [(one.run_id, one.token) for one in leases]
+        held = (tuple_(c.id, c.lease_token).in_(tokens), c.status == RunStatus.RUNNING.value)
+        with self._writing() as connection:
+            told = {row.id: row for row in connection.execute(select(c.id, c.lease_token, c.cancel_requested).where(*held))}
+            free = locking(select(c.id).where(*held).order_by(c.id), skip_locked=True)
+            connection.execute(update(t.runs).where(c.id.in_(free)).values(heartbeat_at=self._now()))
+        return {
+            one: bool(row.cancel_requested)
+            for one in leases
+            if (row := told.get(one.run_id)) is not None and row.lease_token == one.token
+        }
 
     def next_attempt(self, lease: Lease, error: RunError) -> int:
         """End the attempt that runs, which failed for this reason, and begin another from nothing; its number.

@@ -115,6 +115,12 @@ class Reader(Database):
         with self._reading() as connection:
             return bool(connection.execute(select(t.runs.c.cancel_requested).where(t.runs.c.id == run_id)).scalar())
 
+    def cancels_requested(self, run_ids: Collection[str]) -> set[str]:
+        """Those of these runs that somebody has asked to stop."""
+        c = t.runs.c
+        with self._reading() as connection:
+            return set(connection.execute(select(c.id).where(c.id.in_(run_ids), c.cancel_requested)).scalars())
+
     def workers(self, ttl: float = WORKER_TTL) -> list[WorkerInfo]:
         """Workers that were heard of within `ttl` seconds."""
         query = select(t.workers).where(t.workers.c.heartbeat_at > self._now() - timedelta(seconds=ttl))

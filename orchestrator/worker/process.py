@@ -17,6 +17,7 @@ import threading
 import time
 import warnings
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 
@@ -46,6 +47,8 @@ HEARTBEAT = 2.0
 """Seconds between two signs of life."""
 IDLE_AFTER = 1.0
 """Seconds without a run after which a worker has time for importing what agent runs need."""
+THREADS = 16
+"""Threads for what waits for the record, disks and processes; a run may have many children at work."""
 POLL = 0.25
 """Seconds between two looks whether any of this is due."""
 AGENT_MODULE = "orchestrator.agent.run"
@@ -87,6 +90,7 @@ class WorkerProcess:
         self._activity = Activity()
         self._ready, self._leaving = threading.Event(), threading.Event()
         self._loop = asyncio.new_event_loop()
+        self._loop.set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="work"))
         self._app = make_app(self._broker.url)
         self._service = Service(settings)
         self._controller = Controller(

@@ -35,7 +35,7 @@ from orchestrator.worker.kin import Origin
 from orchestrator.worker.outcome import Outcome, outcome_of
 from orchestrator.worker.past import Past, past_of
 from orchestrator.worker.recorder import Recorder
-from orchestrator.worker.watch import CANCEL_POLL, HEARTBEAT, Handover, StopReason, Watch
+from orchestrator.worker.watch import Handover, Pulse, StopReason, Watch
 from sandboxes.errors import FanfoldSandboxError
 from sandboxes.providers.registry import get_provider
 
@@ -80,6 +80,7 @@ class Runner:
         self._policy = load_policy(settings.policy)
         self._families = Family(store.engine)
         self._granting = Granting(store.engine, self._policy)
+        self._pulse = Pulse(store)
         self._watches: dict[Lease, Watch] = {}
         """By claim: a run whose lease was lost may be claimed here again before the first claim has come to its end."""
         self._leaving = False
@@ -198,7 +199,7 @@ class Runner:
         redactor = await asyncio.to_thread(Redactor, secrets.values)
         self._telemetry.masks.hold(run.id, redactor.text)
         recorder = Recorder(self._store, lease, redactor)
-        watch = Watch(self._store, lease, look_every=CANCEL_POLL if claim.origin is None else HEARTBEAT)  # there may be many
+        watch = self._pulse.watch(lease)
         self._watches[lease] = watch
         if self._leaving:  # the word came between the claim and here
             watch.hand_over()
@@ -213,7 +214,7 @@ class Runner:
             ending = await self._supervise(work)
         finally:
             del self._watches[lease]
-            await watch.close()
+            watch.close()
             await recorder.abandon()
         return ending.told_through(redactor.text) if ending is not None else None
 

@@ -13,7 +13,9 @@ from xml.etree import ElementTree as ET
 import pytest
 
 Task = Callable[..., Path]
-EXAMPLE = Path(__file__).parents[2] / "examples" / "fix-the-bug"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLE = EXAMPLES / "fix-the-bug"
+FORTY = EXAMPLES / "forty-bugs"
 
 
 def problem(done: subprocess.CompletedProcess[str]) -> str:
@@ -41,9 +43,23 @@ def test_an_agent_fixes_a_real_bug_and_its_patch_applies(anywhere: Any, tmp_path
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "success  fix-the-bug" in done.stdout
-    subprocess.run(["cp", "-r", EXAMPLE / "repo", tmp_path / "repo"], check=True)
-    subprocess.run(["git", "apply", tmp_path / "out" / "patch.diff"], cwd=tmp_path / "repo", check=True)
-    subprocess.run(["python3", "-m", "unittest"], cwd=tmp_path / "repo", check=True, capture_output=True)
+    assert_mends(EXAMPLE / "repo", tmp_path)
+
+
+@pytest.mark.timeout(300)
+def test_forty_agents_mend_a_bug_each_and_their_one_patch_applies(fanfold: Any, tmp_path: Path) -> None:
+    done = fanfold("run", FORTY, "--out", tmp_path / "out")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "children   40 of 40 succeeded" in done.stdout
+    assert_mends(FORTY / "repo", tmp_path)
+
+
+def assert_mends(repo: Path, place: Path) -> None:
+    """The patch of a run makes the tests of the repository pass."""
+    subprocess.run(["cp", "-r", repo, place / "repo"], check=True)
+    subprocess.run(["git", "apply", place / "out" / "patch.diff"], cwd=place / "repo", check=True)
+    subprocess.run(["python3", "-m", "unittest"], cwd=place / "repo", check=True, capture_output=True)
 
 
 def test_a_command_runs_and_its_output_is_shown_in_dated_lines(anywhere: Any, task: Task) -> None:

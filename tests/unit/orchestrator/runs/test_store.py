@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -124,6 +125,17 @@ def test_a_running_run_is_asked_to_stop(store: Store) -> None:
     assert store.request_cancel("run-a").status is RunStatus.RUNNING
     assert store.heartbeat(lease) is True
     assert store.cancel_requested("run-a")
+
+
+def test_one_heartbeat_is_for_all_runs_that_a_worker_still_holds(store: Store) -> None:
+    leases = {name: claimed(store, name) for name in ("run-a", "run-b", "run-c")}
+    before = {name: store.get(name).heartbeat_at for name in leases}
+    store.request_cancel("run-b")
+    store.finish(leases["run-c"], RunStatus.SUCCESS)
+    older = replace(leases["run-a"], token=0)
+    assert store.heartbeats([*leases.values(), older]) == {leases["run-a"]: False, leases["run-b"]: True}
+    assert {name for name in leases if store.get(name).heartbeat_at != before[name]} >= {"run-a", "run-b"}
+    assert store.cancels_requested(["run-a", "run-b"]) == {"run-b"}
 
 
 def test_cancelling_what_has_ended_changes_nothing(store: Store) -> None:

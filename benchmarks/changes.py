@@ -15,6 +15,7 @@ from sandboxes.errors import FanfoldSandboxError
 from sandboxes.providers.base import SandboxHandle, SandboxSpec
 from sandboxes.providers.local import LocalProvider
 from sandboxes.sandbox import CommandSpec, Sandbox
+from sandboxes.workspace.fetching import Files
 from sandboxes.workspace.merge import Child, merge
 from sandboxes.workspace.pack import pack
 from sandboxes.workspace.packed import read_pack
@@ -85,11 +86,9 @@ class _Forks:
             await self._provider.destroy(fork)
 
     async def _packed(self, sandbox: Sandbox, base: Base, name: str) -> None:
-        def fetch(path: str) -> AsyncIterator[bytes]:
-            return sandbox.download_stream(posixpath.join(sandbox.workdir, path))
-
         changed = await sandbox.changes(sandbox.workdir, base.entries, exclude=base.exclude, folders=True)
-        await pack(changed.entries, changed.removed, fetch, self._place / name, base=base.id, cap=CAP)
+        files = Files(sandbox, sandbox.workdir)
+        await pack(changed.entries, changed.removed, files, self._place / name, base=base.id, cap=CAP)
 
     async def _tar(self, sandbox: Sandbox, child: Child) -> None:
         """The least that brings the same bytes: their paths are known, and nothing is checked."""

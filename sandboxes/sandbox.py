@@ -2,8 +2,8 @@
 
 `SandboxProvider.attach` returns one. The protocol's methods are for the agent's tools; `start` and `command` give streaming
 commands with stdin that another process can re-attach to, `upload_stream` and `download_stream` move files of any size
-without holding them in memory, `manifest` and `changes` tell what is in the workspace without moving it, and `apply` changes
-many of its files at once or none.
+without holding them in memory, `download_small` fetches many small ones at once, `manifest` and `changes` tell what is in the
+workspace without moving it, and `apply` changes many of its files at once or none.
 """
 
 from __future__ import annotations
@@ -124,6 +124,24 @@ class Sandbox(AsyncBackend):
     @abstractmethod
     def download_stream(self, path: str) -> AsyncIterator[bytes]:
         """The content of a file in pieces of at most 1 MiB. Raises `FileNotFoundError` or another `OSError`."""
+
+    async def download_small(self, files: Sequence[tuple[str, int]]) -> list[bytes | OSError | None]:
+        """The contents of many small files, in order, each of which may have so many bytes. They are held in memory.
+
+        In the place of a file is an `OSError`, where `download_stream` would raise one, and None, where it has more bytes.
+        """
+        return [await self._small(path, size) for path, size in files]
+
+    async def _small(self, path: str, size: int) -> bytes | OSError | None:
+        content = bytearray()
+        try:
+            async for piece in self.download_stream(path):
+                content += piece
+                if len(content) > size:
+                    return None
+        except OSError as exc:
+            return exc
+        return bytes(content)
 
     @abstractmethod
     async def upload_stream(self, path: str, content: AsyncIterable[bytes], *, mode: int = 0o644) -> None:

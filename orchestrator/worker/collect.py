@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from orchestrator.worker.recorder import Recorder
 from orchestrator.worker.scratch import scratch
 from sandboxes.errors import PatchRefused
 from sandboxes.sandbox import Sandbox
+from sandboxes.workspace.fetching import Files
 
 if TYPE_CHECKING:
     from sandboxes.workspace.tree import BaseTree
@@ -94,14 +95,12 @@ class Collector:
     async def _keep_patch(self, sandbox: Sandbox) -> None:
         from sandboxes.workspace.patch import make_patch  # it imports a Git library
 
-        def fetch(path: str) -> AsyncIterator[bytes]:
-            return sandbox.download_stream(posixpath.join(sandbox.workdir, path))
-
         try:
             async with scratch(self._folder, self._lease, "objects") as place:
                 base = await asyncio.to_thread(self._base, place / "base")
                 entries = await sandbox.manifest(sandbox.workdir, exclude=tuple(base.exclude))
-                patch = await make_patch(base, [entry for entry in entries if not self._is_hidden(entry.path)], fetch)
+                shown = [entry for entry in entries if not self._is_hidden(entry.path)]
+                patch = await make_patch(base, shown, Files(sandbox, sandbox.workdir))
         except PatchRefused as exc:
             raise TaskFailed(f"no patch could be made: {exc}") from exc
         if patch:

@@ -109,6 +109,10 @@ class DeferredSandbox(Sandbox):
         async for piece in (await self._real()).download_stream(path):
             yield piece
 
+    async def download_small(self, files: Sequence[tuple[str, int]]) -> list[bytes | OSError | None]:
+        """See `Sandbox`."""
+        return await (await self._real()).download_small(files)
+
     async def upload_stream(self, path: str, content: AsyncIterable[bytes], *, mode: int = 0o644) -> None:
         """See `Sandbox`."""
         await (await self._real()).upload_stream(path, content, mode=mode)

@@ -257,6 +257,11 @@ class FaultySandbox(Sandbox):
         async for piece in self._inner.download_stream(path):
             yield piece
 
+    async def download_small(self, files: Sequence[tuple[str, int]]) -> list[bytes | OSError | None]:
+        """See `Sandbox`."""
+        await self._fault.strike("download_small")
+        return await self._inner.download_small(files)
+
     async def upload_stream(self, path: str, content: AsyncIterable[bytes], *, mode: int = 0o644) -> None:
         """See `Sandbox`."""
         await self._fault.strike("upload_stream")

@@ -170,17 +170,26 @@ class ShellFiles:
         outcomes: list[bytes | Exception] = []
         for at in range(0, len(paths), BATCH):
             batch = paths[at : at + BATCH]
-            got = await self._fetch(batch)
+            got = await self._fetch(batch, SMALL)
             for path in batch[len(got) :]:
                 got.append(await self._whole(path, cap, only_text))
             for path, one in zip(batch, got, strict=True):
                 outcomes.append(await self._whole(path, cap, only_text) if one is None else one)
         return outcomes
 
-    async def _fetch(self, paths: Sequence[str]) -> list[bytes | Exception | None]:
-        """One script for many: None where a file is too large for it. Short when a file changed under it."""
+    async def fetch_small(self, files: Sequence[tuple[str, int]]) -> list[bytes | Exception | None]:
+        """At most `BATCH` files of at most so many bytes each (no more than `SMALL`), or why not; None where one has more.
+
+        Short when a file changed under it.
+        """
+        got = await self._fetch([path for path, _ in files], max(size for _, size in files))
+        sizes = (size for _, size in files)
+        return [None if isinstance(one, bytes) and len(one) > size else one for one, size in zip(got, sizes, strict=False)]
+
+    async def _fetch(self, paths: Sequence[str], limit: int) -> list[bytes | Exception | None]:
+        """One script for many: None where a file has more than `limit` bytes. Short when a file changed under it."""
         stdin = "".join(f"{word(path)}\n" for path in paths).encode()
-        answer = await self._channel.call("fetch", args=(len(stdin), SMALL), stdin=stdin, cap=len(paths) * SMALL)
+        answer = await self._channel.call("fetch", args=(len(stdin), limit), stdin=stdin, cap=len(paths) * limit)
         got: list[bytes | Exception | None] = []
         at = 0
         for path in paths:
@@ -192,11 +201,11 @@ class ShellFiles:
                 got.append(refusal(line, path))
                 continue
             size = found(line, path).size
-            content = answer[at : at + size] if size <= SMALL else b""
+            content = answer[at : at + size] if size <= limit else b""
             if answer[at + len(content) : at + len(content) + len(_END)] != _END:
                 break
             at += len(content) + len(_END)
-            got.append(content if size <= SMALL else None)
+            got.append(content if size <= limit else None)
         return got
 
     async def _whole(self, path: str, cap: int, only_text: bool) -> bytes | Exception:

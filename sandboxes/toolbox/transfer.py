@@ -177,36 +177,67 @@ async def download_batch(client: ToolboxClient, paths: Sequence[str]) -> list[Fi
     while len(outcomes) < len(paths):
         batch = paths[len(outcomes) : len(outcomes) + BATCH]
         reply = await client.call("gets", paths=list(batch))
-        came = list(_contents(reply, batch))
-        outcomes += came
+        came = list(_contents(reply, len(batch)))
+        outcomes += [_downloaded(path, content) for path, content in zip(batch, came, strict=False)]
         room -= len(reply.payload)
         if len(came) < len(batch):
-            outcomes.append(await _download_long(client, batch[len(came)], room))
+            path = batch[len(came)]
+            outcomes.append(_downloaded(path, await _download_long(client, path, room)))
             room -= len(outcomes[-1].content or b"")
     return outcomes
 
 
-def _contents(reply: Reply, paths: Sequence[str]) -> Iterator[FileDownloadResponse]:
+def _downloaded(path: str, content: bytes | Refusal | None) -> FileDownloadResponse:
+    if isinstance(content, Refusal):
+        return FileDownloadResponse(path, error=replies.file_error(content))
+    if content is None:
+        too_much = f"Error: '{path}' is too large: a download in memory has room for {DOWNLOAD_CAP} bytes in all"
+        return FileDownloadResponse(path, error=too_much)
+    return FileDownloadResponse(path, content=content)
+
+
+async def download_small(client: ToolboxClient, files: Sequence[tuple[str, int]]) -> list[bytes | OSError | None]:
+    """Read files of at most so many bytes each, in order. Whatever comes, no more than that is kept of any."""
+    outcomes: list[bytes | OSError | None] = []
+    while len(outcomes) < len(files):
+        batch = files[len(outcomes) : len(outcomes) + BATCH]
+        reply = await client.call("gets", paths=[path for path, _ in batch])
+        came: list[bytes | Refusal | None] = [*_contents(reply, len(batch))]
+        if not came:
+            came.append(await _download_long(client, *batch[0]))
+        for (path, size), content in zip(batch, came, strict=False):
+            if isinstance(content, Refusal):
+                outcomes.append(replies.os_error(content, path))
+            else:
+                outcomes.append(content if content is not None and len(content) <= size else None)
+    return outcomes
+
+
+def _contents(reply: Reply, count: int) -> Iterator[bytes | Refusal]:
+    """The contents of the first of `count` files, as many as there are outcomes."""
     at = 0
-    for path, outcome in zip(paths, _outcomes(reply), strict=False):
-        if isinstance(outcome, list) and len(outcome) == 1 and isinstance(outcome[0], int):
-            content, at = reply.payload[at : at + outcome[0]], at + outcome[0]
-            yield FileDownloadResponse(path, content=content)
-        else:
-            yield FileDownloadResponse(path, error=replies.file_error(_refusal(outcome)))
+    for outcome in _outcomes(reply)[:count]:
+        match outcome:
+            case [int(size)] if not isinstance(size, bool):
+                if not 0 <= size <= len(reply.payload) - at:
+                    raise ProtocolError(f"the sandbox's helper announced a file of {size} bytes, and did not send it")
+                yield reply.payload[at : at + size]
+                at += size
+            case _:
+                yield _refusal(outcome)
 
 
-async def _download_long(client: ToolboxClient, path: str, room: int) -> FileDownloadResponse:
+async def _download_long(client: ToolboxClient, path: str, room: int) -> bytes | Refusal | None:
+    """The content of one file; None when it has more than `room` bytes."""
     content = bytearray()
     try:
         async for piece in download(client, path):
             content += piece
             if len(content) > room:
-                too_much = f"Error: '{path}' is too large: a download in memory has room for {DOWNLOAD_CAP} bytes in all"
-                return FileDownloadResponse(path, error=too_much)
+                return None
     except Refusal as exc:
-        return FileDownloadResponse(path, error=replies.file_error(exc))
-    return FileDownloadResponse(path, content=bytes(content))
+        return exc
+    return bytes(content)
 
 
 def _outcomes(reply: Reply, count: int | None = None) -> list[object]:

@@ -8,18 +8,20 @@ is one of the base, which the sandbox was given anyway.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from sandboxes.errors import PatchRefused, SandboxTimeout
+from sandboxes.workspace.fetching import Files, batched, is_small
 from sandboxes.workspace.gitpatch import Side, render
 from sandboxes.workspace.ignore import litter
-from sandboxes.workspace.manifest import FOLDER, LINK, FileEntry, check_manifest, link_target
+from sandboxes.workspace.manifest import FOLDER, LINK, FileEntry, check_manifest
 from sandboxes.workspace.names import is_dot_git, shown, to_bytes
 from sandboxes.workspace.tree import BaseTree, Node, Tree
 
 if TYPE_CHECKING:
     from sandboxes.workspace.merge.values import Contents
+    from sandboxes.workspace.store import BlobStore
 
 FILE_CAP: Final = 64 * 1024**2
 """Bytes of a file that is new or changed."""
@@ -30,44 +32,53 @@ PATCH_CAP: Final = 512 * 1024**2
 DEADLINE: Final = 600.0
 """Seconds that fetching all contents may take."""
 
-Fetch = Callable[[str], AsyncIterator[bytes]]
-"""Given the path of a file in the manifest, its content in pieces. `FileNotFoundError`: it is gone meanwhile."""
-
 _ADVICE: Final = "name large results in `outputs.files` and keep them out of the patch with `inputs.exclude` or a .gitignore"
 
 
-async def make_patch(base: BaseTree, entries: Iterable[FileEntry], fetch: Fetch) -> bytes:
+async def make_patch(base: BaseTree, entries: Iterable[FileEntry], files: Files) -> bytes:
     """The patch from `base` to what the manifest `entries` says; empty when nothing changed.
 
     `git apply` takes it in the folder that the base was made of (but for one case where it takes no patch of Git's either: a
     link that points in a circle has become a folder). Names in `base.exclude` are in neither; new files that are
     litter (`ignore`) are left out. Only what is not in the base is fetched.
-    Raises `PatchRefused`; `SandboxTimeout` when the contents do not come; what `fetch` raises for a failed sandbox.
+    Raises `PatchRefused`; `SandboxTimeout` when the contents do not come; what `files` raises for a failed sandbox.
     """
-    new = await capture(base, entries, fetch)
+    new = await capture(base, entries, files)
     return await asyncio.to_thread(diff, base.store, base, new)
 
 
-async def capture(base: BaseTree, entries: Iterable[FileEntry], fetch: Fetch) -> Tree:
+async def capture(base: BaseTree, entries: Iterable[FileEntry], files: Files) -> Tree:
     """The files that the manifest `entries` describes, with all their contents in `base.store`. Raises as `make_patch`."""
     claimed = await asyncio.to_thread(_work, base, entries)
     known = {node.blob: node for node in base.files.values()}
-    _check_sizes(entry for entry in claimed.values() if entry.blob not in known)
-    left = FETCH_CAP
-    nodes: dict[str, Node] = {}
+    missing = [entry for entry in claimed.values() if entry.blob not in known]
+    _check_sizes(missing)
     try:
         async with asyncio.timeout(DEADLINE):
-            for path, entry in claimed.items():
-                if entry.blob in known:
-                    nodes[path] = Node(entry.mode, entry.blob, known[entry.blob].size)
-                    continue
-                content = await _content(entry, fetch, min(left, FILE_CAP))
-                if content is not None:
-                    left -= len(content)
-                    nodes[path] = Node(entry.mode, await asyncio.to_thread(base.store.put, content), len(content))
+            new = await _fetched(missing, files, base.store)
     except TimeoutError as exc:
         raise SandboxTimeout(f"the sandbox did not give the contents of its workspace within {DEADLINE:.0f} s") from exc
-    return Tree(nodes)
+    old = {path: Node(one.mode, one.blob, known[one.blob].size) for path, one in claimed.items() if one.blob in known}
+    return Tree({path: (old.get(path) or new[path]) for path in claimed if path in old or path in new})
+
+
+async def _fetched(missing: Iterable[FileEntry], files: Files, store: BlobStore) -> dict[str, Node]:
+    """What has come of these entries, with its content in `store`; not what is gone meanwhile."""
+    left = FETCH_CAP
+    nodes: dict[str, Node] = {}
+    for batch in batched(missing):
+        small = await files.small(batch) if is_small(batch[0]) else [None]
+        for entry, came in zip(batch, small, strict=True):
+            content = await _streamed(entry, files, min(left, FILE_CAP)) if came is None else came
+            if isinstance(content, FileNotFoundError):
+                continue
+            if isinstance(content, OSError):
+                raise PatchRefused(f"cannot read {shown(entry.path)} in the sandbox: {content}") from content
+            if len(content) > left:
+                raise _too_large(entry.path)
+            left -= len(content)
+            nodes[entry.path] = Node(entry.mode, await asyncio.to_thread(store.put, content), len(content))
+    return nodes
 
 
 def diff(store: Contents, old: Tree, new: Tree) -> bytes:
@@ -110,22 +121,18 @@ def _check_sizes(missing: Iterable[FileEntry]) -> None:
             raise PatchRefused(f"the new and changed files are larger than {FETCH_CAP // 1024**2} MiB together: {_ADVICE}")
 
 
-async def _content(entry: FileEntry, fetch: Fetch, cap: int) -> bytes | None:
-    """The content of a file, or the target of a link; None when it is gone."""
-    if entry.mode == LINK:
-        return link_target(entry)
+async def _streamed(entry: FileEntry, files: Files, cap: int) -> bytes | OSError:
+    """The content of a large file, or of one that has become longer than it was said to be."""
     content = bytearray()
     try:
-        async for piece in fetch(entry.path):
+        async for piece in files.stream(entry.path):
             content += piece
             if len(content) > cap:
                 raise _too_large(entry.path)
-    except FileNotFoundError:
-        return None
     except TimeoutError:
         raise
     except OSError as exc:
-        raise PatchRefused(f"cannot read {shown(entry.path)} in the sandbox: {exc}") from exc
+        return exc
     return bytes(content)
 
 

@@ -180,6 +180,7 @@ CALLS = {
     "edit": lambda box: box.aedit("/x", "a", "b"),
     "delete": lambda box: box.adelete("/x"),
     "download": lambda box: box.adownload_files(["/x"]),
+    "download-small": lambda box: box.download_small([("/x", 2), ("/y", 10)]),
     "upload": lambda box: box.aupload_files([("/x", b"x")]),
     "execute": lambda box: box.aexecute("true"),
     "start": _started,
@@ -239,4 +240,58 @@ async def test_a_download_without_end_is_given_up():
         [response] = await box.adownload_files(["/x"])
         assert response.error is not None
         assert len(sent) < SPILLED, "the client took all that was sent"
+        await box.aclose()
+
+
+def giving(outcomes: list, payload: bytes, sent: list[int]) -> hostile.Behaviour:
+    """A helper that answers each question for many files alike, and any for one with bytes that do not end."""
+
+    async def behave(reader, writer):
+        await hostile.greet(reader, writer)
+        while True:
+            request, _ = await hostile.receive(reader)
+            if request["op"] == "cancel":
+                continue
+            sent.append(len(payload))
+            ok = {"outcomes": outcomes} if request["op"] == "gets" else {"size": 2**50}
+            await hostile.send(writer, {"id": request["id"], "ok": ok}, payload)
+
+    return behave
+
+
+WISHES = [(f"/{number}", 1000) for number in range(20)]
+
+
+@pytest.mark.parametrize("outcomes", [[[wire.PAYLOAD_CAP]], []], ids=["together", "by-itself"])
+async def test_of_a_small_file_no_more_is_kept_than_it_was_to_have(bounded, outcomes):
+    sent: list[int] = []
+    async with hostile.attacked_by(giving(outcomes, bytes(wire.PAYLOAD_CAP if outcomes else wire.PIECE), sent)) as sock:
+        box = ToolboxSandbox(await connect(sock, deadline=GRACE), sandbox_id="sbx-hostile", workdir="/workspace")
+        assert await box.download_small(WISHES) == [None] * len(WISHES)
+        assert len(sent) <= 10 * len(WISHES)
+        await box.aclose()
+
+
+@pytest.mark.parametrize(
+    "outcomes",
+    [[[wire.PIECE], [-wire.PIECE]] * 10, [[wire.PIECE]] * 20, [[wire.PIECE + 1]], [[True]], [[0.5]], [["1"]]],
+    ids=["back-and-forth", "more-than-came", "one-more", "truth", "half", "text"],
+)
+@pytest.mark.parametrize(
+    "call",
+    [lambda box: box.download_small(WISHES), lambda box: box.adownload_files([path for path, _ in WISHES])],
+    ids=["small", "files"],
+)
+async def test_files_that_are_not_in_the_answer_end_the_call(bounded, outcomes, call):
+    async with hostile.attacked_by(giving(outcomes, bytes(wire.PIECE), [])) as sock:
+        box = ToolboxSandbox(await connect(sock, deadline=GRACE), sandbox_id="sbx-hostile", workdir="/workspace")
+        with pytest.raises(ProtocolError):
+            await call(box)
+        await box.aclose()
+
+
+async def test_files_that_were_not_asked_for_are_dropped():
+    async with hostile.attacked_by(giving([[1]] * 100, b"x" * 100, [])) as sock:
+        box = ToolboxSandbox(await connect(sock, deadline=GRACE), sandbox_id="sbx-hostile", workdir="/workspace")
+        assert await box.download_small(WISHES) == [b"x"] * len(WISHES)
         await box.aclose()

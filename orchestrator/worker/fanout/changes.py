@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import posixpath
-from collections.abc import AsyncIterator
 
 from orchestrator.errors import TaskFailed
 from orchestrator.runs.family import CHANGES, Family
@@ -13,6 +11,7 @@ from orchestrator.worker.fanout.commits import packed_commits
 from orchestrator.worker.scratch import scratch
 from sandboxes.errors import ArchiveRefused, PatchRefused
 from sandboxes.sandbox import Sandbox
+from sandboxes.workspace.fetching import Files
 from sandboxes.workspace.pack import pack
 
 CAP = 2 * 1024**3
@@ -27,15 +26,12 @@ async def keep_changes(work: Assignment, sandbox: Sandbox) -> None:
     assert work.origin is not None
     base, family = work.origin.base, Family(work.store.engine)
 
-    def fetch(path: str) -> AsyncIterator[bytes]:
-        return sandbox.download_stream(posixpath.join(sandbox.workdir, path))
-
     try:
         changed = await sandbox.changes(sandbox.workdir, base.entries, exclude=base.exclude, folders=True)
         async with scratch(work.folder, work.lease, "changes") as place:
             entries = await asyncio.to_thread(base.without_litter, changed.entries, place / "rules")
             if entries or changed.removed:
-                await pack(entries, changed.removed, fetch, place / "packed", base=base.id, cap=CAP)
+                await pack(entries, changed.removed, Files(sandbox, sandbox.workdir), place / "packed", base=base.id, cap=CAP)
                 kept = await asyncio.to_thread(work.artifacts.keep_file, work.run.id, CHANGES, place / "packed")
                 await asyncio.to_thread(family.note_work, work.lease, kept)
         if base.commits and (packed := await packed_commits(sandbox, base.commits, work.artifacts, work.run.id)):

@@ -154,6 +154,45 @@ class TransferChecks(Checks):
         with pytest.raises(error, match=where):
             await digest(sandbox.download_stream(f"{place}/{where}"))
 
+    async def test_many_small_files_come_in_the_order_in_which_they_were_asked_for(
+        self, sandbox: Sandbox, place: str
+    ) -> None:
+        files = [(f"{place}/{number}", bytes([number]) * (number * 300)) for number in range(150)]
+        files += [(f"{place}/{name}", name.encode("utf-8", "surrogateescape")) for name in ("a b", "line\n", "\udcff", "Z")]
+        await sandbox.aupload_files(files)
+        wanted = [(path, len(content)) for path, content in reversed(files)]
+        assert await sandbox.download_small(wanted) == [content for _, content in reversed(files)]
+        assert await sandbox.download_small([]) == []
+
+    async def test_a_small_file_that_is_longer_than_it_was_to_be_does_not_come(self, sandbox: Sandbox, place: str) -> None:
+        sizes = {"empty": 0, "one": 1, "some": 1000, "large": 3 * PIECE}
+        await sandbox.aupload_files([(f"{place}/{name}", b"x" * size) for name, size in sizes.items()])
+        for more, expected in ((0, [*sizes.values()]), (-1, [None] * 4), (1, [*sizes.values()])):
+            came = await sandbox.download_small([(f"{place}/{name}", max(0, size + more)) for name, size in sizes.items()])
+            assert [None if one is None else len(one) for one in came if not isinstance(one, OSError)] == [
+                0 if not size else wanted for wanted, size in zip(expected, sizes.values(), strict=True)
+            ]
+
+    async def test_each_small_file_comes_or_fails_by_itself(self, sandbox: Sandbox, place: str) -> None:
+        await ok(sandbox, f"cd {place} && mkdir folder && printf x > good && : > closed && chmod 000 closed && mkfifo pipe")
+        await ok(sandbox, f"cd {place} && ln -s good link && ln -s nowhere dangling && printf xyz > long")
+        paths = [f"{place}/{name}" for name in ("missing", "good", "folder", "closed", "good/below", "dangling", "pipe")]
+        came = await sandbox.download_small([*((path, 1) for path in paths), (f"{place}/long", 2), (f"{place}/link", 1)])
+        assert [one if isinstance(one, bytes) or one is None else type(one) for one in came] == [
+            FileNotFoundError, b"x", IsADirectoryError, PermissionError, OSError, FileNotFoundError, OSError, None, b"x",
+        ]  # fmt: skip
+        for path, one in zip(paths, came, strict=False):
+            if isinstance(one, OSError):
+                with pytest.raises(type(one)) as alone:
+                    await digest(sandbox.download_stream(path))
+                assert str(one) == str(alone.value)
+
+    async def test_a_path_that_cannot_be_fails_among_small_files_that_come(self, sandbox: Sandbox, place: str) -> None:
+        good = await put(sandbox, f"{place}/good", "x")
+        first, middle, last = await sandbox.download_small([(good, 1), (f"{place}/../up", 1), (good, 1)])
+        assert (first, last) == (b"x", b"x")
+        assert isinstance(middle, OSError)
+
     @pytest.mark.parametrize("where", ["folder", "closed/new", "file/below", "../up"])
     async def test_an_upload_stream_to_where_no_file_can_be_raises(self, sandbox: Sandbox, place: str, where: str) -> None:
         await ok(sandbox, f"cd {place} && mkdir folder closed && : > file && chmod 555 closed")

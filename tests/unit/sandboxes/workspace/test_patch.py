@@ -29,6 +29,7 @@ from tests.unit.sandboxes.workspace.trees import (
     git,
     manifest_of,
     read_files,
+    served,
 )
 
 BEFORE: Files = {b"a.txt": (FILE, b"one\ntwo\n"), b"sub/run": (EXECUTABLE, b"#!/bin/sh\n"), b"l": (LINK, b"a.txt")}
@@ -155,7 +156,14 @@ async def test_a_stream_without_end_is_cut_at_the_cap(tmp_path: Path, monkeypatc
             yield b"x" * 1000
 
     with pytest.raises(PatchRefused, match=r"'small' has more than .*outputs\.files"):
-        await make_patch(BaseTree.empty(tmp_path / "store"), [entry(b"small", FILE, b"x")], endless)
+        await make_patch(BaseTree.empty(tmp_path / "store"), [entry(b"small", FILE, b"x")], served(endless))
+
+
+async def test_a_file_that_has_grown_since_is_taken_as_it_is(tmp_path: Path) -> None:
+    claimed = [entry(b"a", FILE, b"x"), entry(b"growing", FILE, b"x" * 9), entry(b"z", FILE, b"z")]
+    now: Files = {b"a": (FILE, b"x"), b"growing": (FILE, b"y" * 100_000), b"z": (FILE, b"z")}
+    tree = await capture(BaseTree.empty(tmp_path / "store"), claimed, fetch_from(now))
+    assert {path: node.blob for path, node in tree.files.items()} == {one.path: one.blob for one in manifest_of(now)}
 
 
 async def test_a_stream_that_stalls_ends_with_the_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +174,7 @@ async def test_a_stream_that_stalls_ends_with_the_deadline(tmp_path: Path, monke
         yield b""
 
     with pytest.raises(SandboxTimeout, match="did not give the contents"):
-        await make_patch(BaseTree.empty(tmp_path / "store"), [entry(b"a", FILE, b"x")], stalled)
+        await make_patch(BaseTree.empty(tmp_path / "store"), [entry(b"a", FILE, b"x")], served(stalled))
 
 
 async def test_too_much_is_refused_before_anything_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,4 +225,4 @@ async def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         yield b""
 
     with pytest.raises(PatchRefused, match=r"cannot read 'a' in the sandbox.*Permission denied"):
-        await make_patch(BaseTree.empty(tmp_path / "store"), [entry(b"a", FILE, b"x")], denied)
+        await make_patch(BaseTree.empty(tmp_path / "store"), [entry(b"a", FILE, b"x")], served(denied))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import tarfile
 import tempfile
@@ -15,9 +16,12 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sandboxes.errors import ArchiveRefused, PatchRefused, SandboxGone, SandboxTimeout
+from sandboxes.workspace import fetching
 from sandboxes.workspace import pack as module
+from sandboxes.workspace.fetching import BATCH, BATCH_BYTES, SMALL, batched
 from sandboxes.workspace.manifest import FileEntry
 from sandboxes.workspace.merge import Child, Policy, merge
 from sandboxes.workspace.pack import PARALLEL, pack
@@ -32,9 +36,11 @@ from tests.unit.sandboxes.workspace.trees import (
     FOLDER,
     LINK,
     Files,
+    Source,
     entry,
     fetch_from,
     manifest_of,
+    served,
 )
 
 BASE = "1" * 40
@@ -88,8 +94,12 @@ async def test_a_content_is_fetched_once_and_a_link_never(tmp_path: Path) -> Non
     assert sorted(asked) == ["a", "bin/run", "empty", "\udcff\n"]
 
 
-async def test_a_few_are_fetched_at_once_and_no_more(tmp_path: Path) -> None:
-    files: Files = {b"%d" % number: (FILE, b"content %d" % number) for number in range(50)}
+@pytest.mark.parametrize("padding", [b"", b"x" * SMALL], ids=["batches", "large"])
+async def test_a_few_are_fetched_at_once_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, padding: bytes
+) -> None:
+    monkeypatch.setattr(fetching, "BATCH", 1)
+    files: Files = {b"%d" % number: (FILE, b"content %d" % number + padding) for number in range(50)}
     at_once, most = 0, 0
     full = asyncio.Event()
 
@@ -103,9 +113,32 @@ async def test_a_few_are_fetched_at_once_and_no_more(tmp_path: Path) -> None:
         yield files[path.encode()][1]
         at_once -= 1
 
-    await asyncio.wait_for(pack(manifest_of(files), [], fetch, tmp_path / "pack", base=BASE, cap=CAP), 30)
+    await asyncio.wait_for(pack(manifest_of(files), [], served(fetch), tmp_path / "pack", base=BASE, cap=CAP), 30)
     assert most == PARALLEL
     assert files_of(read_pack(tmp_path / "pack", tmp_path / "store")) == files
+
+
+async def test_small_contents_come_many_in_a_call_and_large_ones_in_their_place_between_them(tmp_path: Path) -> None:
+    files: Files = {b"%04d" % number: (FILE, b"content %d" % number) for number in range(3 * BATCH)}
+    files[b"0700"] = (FILE, b"large" * SMALL)
+    served_files = fetch_from(files)
+    await pack(manifest_of(files), [], served_files, tmp_path / "pack", base=BASE, cap=CAP)
+    assert isinstance(served_files.source, Source)
+    assert [len(call) for call in served_files.source.calls] == [500, 200, 500, 299]
+    assert files_of(read_pack(tmp_path / "pack", tmp_path / "store")) == files
+
+
+@given(st.lists(st.integers(0, 2 * SMALL) | st.just(SMALL) | st.just(0), max_size=100))
+def test_a_batch_is_one_large_content_or_as_many_small_ones_as_may_be_held(sizes: list[int]) -> None:
+    entries = [FileEntry(str(at), FILE, size, "0" * 40) for at, size in enumerate(sizes)]
+    batches = list(batched(entries))
+    assert [one for batch in batches for one in batch] == entries
+    for batch in batches:
+        held = [one.size for one in batch]
+        assert len(batch) == 1 or (max(held) <= SMALL and sum(held) <= BATCH_BYTES and len(batch) <= BATCH)
+    for batch, following in itertools.pairwise(batches):
+        full = sum(one.size for one in batch) + following[0].size > BATCH_BYTES or len(batch) == BATCH
+        assert full or batch[0].size > SMALL or following[0].size > SMALL
 
 
 async def test_large_contents_are_not_held_in_memory(tmp_path: Path) -> None:
@@ -118,20 +151,23 @@ async def test_large_contents_are_not_held_in_memory(tmp_path: Path) -> None:
     blob = blob_id([piece] * pieces, CHUNK * pieces)
     tracemalloc.start()
     try:
-        await pack([FileEntry("large", FILE, CHUNK * pieces, blob)], [], fetch, tmp_path / "p", base=BASE, cap=CHUNK * 21)
+        large = FileEntry("large", FILE, CHUNK * pieces, blob)
+        await pack([large], [], served(fetch), tmp_path / "p", base=BASE, cap=CHUNK * 21)
         assert tracemalloc.get_traced_memory()[1] < 5 * CHUNK
     finally:
         tracemalloc.stop()
     assert read_pack(tmp_path / "p", tmp_path / "store").changes == {"large": Node(FILE, blob, CHUNK * pieces)}
 
 
+@pytest.mark.parametrize("padding", [b"", b"x" * SMALL], ids=["small", "large"])
 @pytest.mark.parametrize("content", [b"", b"tex", b"TEXT", b"text and more"])
-async def test_a_content_that_is_not_what_was_said_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+async def test_a_content_that_is_not_what_was_said_is_refused_by_name(tmp_path: Path, content: bytes, padding: bytes) -> None:
+    files: Files = {b"others": (FILE, b"as they were"), b"the file": (FILE, padding + b"text")}
     with pytest.raises(PatchRefused, match="'the file' is not what the sandbox said"):
         await pack(
-            [entry(b"the file", FILE, b"text")],
+            manifest_of(files),
             [],
-            fetch_from({b"the file": (FILE, content)}),
+            fetch_from({**files, b"the file": (FILE, padding + content)}),
             tmp_path / "p",
             base=BASE,
             cap=CAP,
@@ -139,23 +175,25 @@ async def test_a_content_that_is_not_what_was_said_is_refused_by_name(tmp_path: 
     assert not [*tmp_path.iterdir()]
 
 
-async def test_a_stream_without_end_is_not_followed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("said", [b"text", b"x" * SMALL * 2], ids=["small", "large"])
+async def test_a_stream_without_end_is_not_followed(tmp_path: Path, said: bytes) -> None:
     async def endless(_: str) -> AsyncIterator[bytes]:
         while True:
             yield b"x" * 1000
 
     with pytest.raises(PatchRefused, match="not what the sandbox said"):
-        await pack([entry(b"f", FILE, b"text")], [], endless, tmp_path / "p", base=BASE, cap=CAP)
+        await pack([entry(b"f", FILE, said)], [], served(endless), tmp_path / "p", base=BASE, cap=CAP)
 
 
-async def test_a_file_that_is_gone_or_cannot_be_read_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("said", [b"text", b"x" * SMALL * 2], ids=["small", "large"])
+async def test_a_file_that_is_gone_or_cannot_be_read_is_named(tmp_path: Path, said: bytes) -> None:
     async def denied(path: str) -> AsyncIterator[bytes]:
         raise PermissionError(13, "Permission denied", path)
         yield b""
 
-    for fetch in (denied, fetch_from({})):
+    for files in (served(denied), fetch_from({})):
         with pytest.raises(PatchRefused, match="cannot read 'f' in the sandbox"):
-            await pack([entry(b"f", FILE, b"text")], [], fetch, tmp_path / "p", base=BASE, cap=CAP)
+            await pack([entry(b"f", FILE, said)], [], files, tmp_path / "p", base=BASE, cap=CAP)
 
 
 async def test_a_sandbox_that_fails_is_told_as_that_and_leaves_nothing(tmp_path: Path) -> None:
@@ -165,7 +203,7 @@ async def test_a_sandbox_that_fails_is_told_as_that_and_leaves_nothing(tmp_path:
 
     files: Files = {b"%d" % number: (FILE, b"of %d" % number) for number in range(20)}
     with pytest.raises(SandboxGone):
-        await pack(manifest_of(files), [], failing, tmp_path / "p", base=BASE, cap=CAP)
+        await pack(manifest_of(files), [], served(failing), tmp_path / "p", base=BASE, cap=CAP)
     assert not [*tmp_path.iterdir()]
 
 
@@ -176,7 +214,7 @@ async def test_contents_that_do_not_come_end_with_the_deadline(tmp_path: Path, m
 
     monkeypatch.setattr(module, "DEADLINE", 0.05)
     with pytest.raises(SandboxTimeout, match="did not give the contents"):
-        await pack(manifest_of(FILES), [], never, tmp_path / "p", base=BASE, cap=CAP)
+        await pack(manifest_of(FILES), [], served(never), tmp_path / "p", base=BASE, cap=CAP)
     assert not [*tmp_path.iterdir()]
 
 

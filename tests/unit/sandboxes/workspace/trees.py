@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
+from sandboxes.workspace import fetching
 from sandboxes.workspace.archive import pack_folder
 from sandboxes.workspace.manifest import EMPTY_FOLDER, FileEntry, Mode
 from sandboxes.workspace.names import to_text
-from sandboxes.workspace.patch import Fetch
 from sandboxes.workspace.store import blob_id
 from sandboxes.workspace.tarwriter import TarWriter
 from sandboxes.workspace.tree import BaseTree
@@ -75,7 +75,43 @@ def manifest_of(files: Files) -> list[FileEntry]:
     return [entry(path, mode, content) for path, (mode, content) in sorted(files.items())]
 
 
-def fetch_from(files: Files, asked: list[str] | None = None) -> Fetch:
+Stream = Callable[[str], AsyncIterator[bytes]]
+
+
+class Source:
+    """Serves contents as a sandbox does that knows nothing faster than a stream for each; `calls` are those for small ones."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self.calls: list[Sequence[tuple[str, int]]] = []
+
+    def download_stream(self, path: str) -> AsyncIterator[bytes]:
+        """See `Sandbox`."""
+        return self._stream(path)
+
+    async def download_small(self, files: Sequence[tuple[str, int]]) -> list[bytes | OSError | None]:
+        """See `Sandbox`."""
+        self.calls.append(files)
+        return [await self._small(path, size) for path, size in files]
+
+    async def _small(self, path: str, size: int) -> bytes | OSError | None:
+        content = b""
+        try:
+            async for piece in self._stream(path):
+                content += piece
+                if len(content) > size:
+                    return None
+        except OSError as exc:
+            return exc
+        return content
+
+
+def served(stream: Stream) -> fetching.Files:
+    """The files that a stream for each path gives."""
+    return fetching.Files(Source(stream), "")
+
+
+def fetch_from(files: Files, asked: list[str] | None = None) -> fetching.Files:
     """Serves contents as a sandbox does, in small pieces, and notes in `asked` what was asked for."""
 
     async def fetch(path: str) -> AsyncIterator[bytes]:
@@ -87,7 +123,7 @@ def fetch_from(files: Files, asked: list[str] | None = None) -> Fetch:
         for at in range(0, len(content), 1000):
             yield content[at : at + 1000]
 
-    return fetch
+    return served(fetch)
 
 
 def git(folder: Path, *arguments: str, stdin: bytes = b"") -> bytes:

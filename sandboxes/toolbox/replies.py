@@ -136,8 +136,8 @@ def parse_listings(listings: bytes) -> dict[str, frozenset[str]]:
         last = listings.find(b"\0\0", end)
         if end < 0 or last < 0:
             raise ProtocolError("the sandbox's helper sent a listing without its end")
-        names = listings[end + 1 : last].split(b"\0") if last > end else []
-        found[_text(listings[at:end])] = frozenset(map(_text, names))
+        names = _text(listings[end + 1 : last]).split("\0") if last > end else []
+        found[_text(listings[at:end])] = frozenset(names)
         at = last + 2
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -18,6 +19,8 @@ REFUSED_CAP: Final = 1000
 """Paths that are named at most when edits are refused."""
 STAGING: Final = ".fanfold-apply-"
 """How the names of folders begin in which edits are prepared. They are in no manifest."""
+_AFTER_SLASH: Final = "0"
+"""The character after `/`: whatever is below a folder sorts before the folder's path with it."""
 
 
 @dataclass(frozen=True)
@@ -78,35 +81,39 @@ def layer_difference(
     before = _comparable(base, folders, closed)
     empty = [FileEntry(path, FOLDER, 0, EMPTY_FOLDER) for path, names in listings.items() if path and not names]
     found = _comparable(check_manifest([*written, *empty]), folders, closed)
-    gone = _Gone(found, listings)
-    return _changed(before, found, [path for path in before if path not in found and gone.file(path)])
+    return _changed(before, found, _gone(before, found, listings) - found.keys())
 
 
-class _Gone:
-    """Which paths of a base are not there any more."""
+def _gone(
+    before: Mapping[str, FileEntry], found: Mapping[str, FileEntry], listings: Mapping[str, Collection[str]]
+) -> set[str]:
+    """Paths of a base at which there is nothing any more, or a folder with something in it; it may name what was found, too.
 
-    def __init__(self, found: Mapping[str, FileEntry], listings: Mapping[str, Collection[str]]) -> None:
-        self._found = found
-        self._listings = listings
-        self._folders = {"": False}
-        self._above = {folder for path in found for folder in parents(path)} | listings.keys()
+    Only what is in a listed folder, or below something that was found, is looked at: a base is large, and changes are few.
+    """
+    paths = sorted(before)
+    gone = {folder for path in found for folder in parents(path)} | listings.keys()
+    gone &= before.keys()
+    for path in found:
+        start, end = _below(paths, path)
+        gone.update(paths[start:end])
+    for folder, names in listings.items():
+        at, end = _below(paths, folder)
+        skipped = len(folder) + 1 if folder else 0
+        while at < end:
+            name, deeper, _ = paths[at][skipped:].partition("/")
+            after = _below(paths, paths[at][: skipped + len(name)])[1] if deeper else at + 1
+            if name not in names:
+                gone.update(paths[at:after])
+            at = after
+    return gone
 
-    def file(self, path: str) -> bool:
-        """Whether a file, a link or an empty folder is gone; what is a folder with something in it is."""
-        folder, _, name = path.rpartition("/")
-        if folder not in self._folders:
-            for above in reversed([folder, *parents(folder)]):
-                self._look(above)
-        return path in self._above or self._folders[folder] or self._unlisted(folder, name)
 
-    def _look(self, folder: str) -> None:
-        """Note whether a folder is gone, or is none any more; those above it have been looked at."""
-        above, _, name = folder.rpartition("/")
-        self._folders[folder] = folder in self._found or self._folders[above] or self._unlisted(above, name)
-
-    def _unlisted(self, folder: str, name: str) -> bool:
-        names = self._listings.get(folder)
-        return names is not None and name not in names
+def _below(paths: Sequence[str], folder: str) -> tuple[int, int]:
+    """Where in sorted paths those below a folder begin and end."""
+    if not folder:
+        return 0, len(paths)
+    return bisect_left(paths, folder + "/"), bisect_left(paths, folder + _AFTER_SLASH)
 
 
 def _comparable(

@@ -69,4 +69,4 @@ def _entries(folder, wanted, budget):
 
 
 def _listing(folder, entries):
-    return b"".join(os.fsencode(name) + b"\0" for name in (folder, *entries)) + b"\0"
+    return os.fsencode("\0".join((folder, *entries)) + "\0\0")

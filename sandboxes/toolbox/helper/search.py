@@ -154,7 +154,12 @@ def manifest(root, exclude, cancelled, known, folders=False, closed=()):
 def chooser(exclude, closed):
     """What a manifest looks at of the entries of a folder."""
     names, places = frozenset(exclude), frozenset(closed)
-    return lambda entry: entry.name not in names and not entry.name.startswith(STAGING) and entry.path not in places
+
+    def wanted(entry):
+        name = entry.name
+        return name not in names and not name.startswith(STAGING) and not (places and entry.path in places)
+
+    return wanted
 
 
 def check_complete(budget, root):

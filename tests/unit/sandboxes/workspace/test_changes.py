@@ -13,7 +13,8 @@ from sandboxes.workspace.changes import Changed, Edit, check_edits, difference, 
 from sandboxes.workspace.manifest import EMPTY_FOLDER, FOLDER, FileEntry, check_manifest
 from sandboxes.workspace.names import parents
 
-NAMES = st.sampled_from("abc")
+NAMES = st.sampled_from(["a", "b", "c", "a-", "a0"])
+"""Some sort around what is below a folder `a`."""
 PATHS = st.lists(NAMES, min_size=1, max_size=4).map("/".join)
 
 
@@ -56,6 +57,13 @@ def test_a_layer_tells_what_everything_tells(before: dict[str, FileEntry], now: 
     assert told == difference(before, now.values(), folders=True)
     after = {path: one for path, one in before.items() if path not in told.removed}
     assert after | {one.path: one for one in told.entries} == now
+
+
+@pytest.mark.parametrize("gone", ["a", "a-", "a0"])
+def test_what_sorts_beside_a_folder_that_is_gone_is_still_there(gone: str) -> None:
+    before = {f"{folder}/{name}": entry(f"{folder}/{name}", "x") for folder in ("a", "a-", "a0") for name in "xy"}
+    now = {path: one for path, one in before.items() if not path.startswith(f"{gone}/")}
+    assert layer_difference(before, *layer(before, now)) == Changed(removed=(f"{gone}/x", f"{gone}/y"))
 
 
 @given(STATES, STATES, st.dictionaries(PATHS | st.just(""), st.sets(NAMES), max_size=4))

@@ -5,13 +5,16 @@ import tracemalloc
 
 import pytest
 
-from sandboxes.errors import FanfoldSandboxError, ProtocolError, SandboxError, SandboxGone, SandboxTimeout
+from sandboxes.errors import FanfoldSandboxError, PatchRefused, ProtocolError, SandboxError, SandboxGone, SandboxTimeout
 from sandboxes.sandbox import CommandSpec, Edit, FileEntry
 from sandboxes.testing import hostile
 from sandboxes.toolbox import client as toolbox
 from sandboxes.toolbox.attached import ToolboxSandbox
 from sandboxes.toolbox.client import connect
 from sandboxes.toolbox.helper import wire
+from sandboxes.workspace.fetching import Files
+from sandboxes.workspace.pack import pack
+from sandboxes.workspace.store import blob_id
 
 DEADLINE = 0.5
 """Seconds that the client grants."""
@@ -291,7 +294,20 @@ async def test_files_that_are_not_in_the_answer_end_the_call(bounded, outcomes, 
 
 
 async def test_files_that_were_not_asked_for_are_dropped():
-    async with hostile.attacked_by(giving([[1]] * 100, b"x" * 100, [])) as sock:
+    sent: list[int] = []
+    async with hostile.attacked_by(giving([[1]] * 100, b"x" * 100, sent)) as sock:
         box = ToolboxSandbox(await connect(sock, deadline=GRACE), sandbox_id="sbx-hostile", workdir="/workspace")
         assert await box.download_small(WISHES) == [b"x"] * len(WISHES)
+        assert len(sent) == 1, "one call was enough"
+        await box.aclose()
+
+
+@pytest.mark.parametrize("instead", [b"", b"tex", b"TEXT", b"text and more"])
+async def test_a_pack_takes_nothing_but_what_the_manifest_told(bounded, tmp_path, instead):
+    told = FileEntry("x", "100644", 4, blob_id([b"text"], 4))
+    async with hostile.attacked_by(giving([[len(instead)]], instead, [])) as sock:
+        box = ToolboxSandbox(await connect(sock, deadline=GRACE), sandbox_id="sbx-hostile", workdir="/workspace")
+        with pytest.raises(PatchRefused, match="'x' is not what the sandbox said"):
+            await pack([told], [], Files(box, "/workspace"), tmp_path / "pack", base="0" * 40, cap=wire.PIECE)
+        assert not [*tmp_path.iterdir()]
         await box.aclose()

@@ -139,6 +139,8 @@ class Sandbox(AsyncBackend):
                 content += piece
                 if len(content) > size:
                     return None
+        except TimeoutError:
+            raise
         except OSError as exc:
             return exc
         return bytes(content)

@@ -149,6 +149,9 @@ class Lodging:
                 f"sandbox {handle.id} is gone, and the run is not done: {reason} (sandbox.on_loss: fail)"
             ) from reason
         self._handle = None
+        if not work.run.sandbox_ready:
+            work.recorder.log("warning", f"sandbox {handle.id} is gone before the task began in it: another one is made")
+            return
         work.recorder.log("warning", f"sandbox {handle.id} is gone: the run begins again from its inputs")
         await asyncio.to_thread(work.store.start_over, work.lease)
         work.begin_again(self._number)

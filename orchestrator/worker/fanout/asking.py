@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from orchestrator.agentspec import AgentSpec
 from orchestrator.fields import MAX_TEXT
@@ -17,6 +17,8 @@ from orchestrator.worker.fanout.brood import Brood
 from orchestrator.worker.fanout.merged import settled
 from orchestrator.worker.fanout.order import ASKING, ChildEnd, FanOutOrder, NewChild
 from orchestrator.worker.fanout.origin import ForkOrigin, MergedOrigin
+from sandboxes.errors import SandboxGone
+from sandboxes.providers.base import SandboxHandle, SandboxSpec
 from sandboxes.workspace.merge import At, Child, Conflict, MergeResult
 from sandboxes.workspace.merge.display import conflict_files
 from sandboxes.workspace.names import shown
@@ -38,6 +40,31 @@ sides. Change nothing else.
 The sides of each conflict are files below {PLACE}: a README.md there tells which is which.
 """
 """What comes before the conflicts."""
+
+
+@dataclass(frozen=True)
+class _Asked(ForkOrigin):
+    """The sandbox that an agent has already: it is not made again, since nobody knows by now what was merged in it."""
+
+    async def create(self, spec: SandboxSpec, labels: Mapping[str, str]) -> SandboxHandle:
+        """See `Origin`."""
+        raise SandboxGone("the sandbox in which an agent settled conflicts is gone, and with it what was merged there")
+
+
+async def finished(work: Assignment, key: str, fork: ForkOrigin) -> list[str]:
+    """Let an agent that a worker before us has asked, for the fan-out of this key, come to its end; ids of those asked.
+
+    The run's sandbox, of which the merge needs the files, stands still as long as there is the agent's. One that has not begun
+    is not waited for: it is asked again.
+    """
+    order = FanOutOrder(f"{key}-{ASKING}", (), 1, "continue", MergeSpec())
+    children = await asyncio.to_thread(Family(work.store.engine).children, work.run.id, order.key)
+    if any(child.sandbox is not None and child.sandbox_ready and not child.status.terminal for child in children):
+        brood = Brood(work, order)
+        await brood.begin()
+        await brood.ends(_Asked(fork.source, fork.base, fork.inputs))
+    return [child.id for child in children]
+
 
 _Sides = tuple[str, At | None, At | None, At | None]
 

@@ -77,6 +77,7 @@ class Nursery:
             error = child.error.message if child.error else None
             told = {"run": child.id, "name": child.name, "status": child.status.value, "error": error}
             work.recorder.emit("child.finished", told)
+            work.past.children.add(child.id)
         if child.status is not RunStatus.SUCCESS and self._on_child_failure == "cancel":
             for sibling in siblings:
                 await asyncio.to_thread(work.store.request_cancel, sibling.id)

@@ -11,6 +11,7 @@ from orchestrator.runs.family import COMMITS, Family
 from orchestrator.runs.family import FanOut as Noted
 from orchestrator.worker.assignment import Assignment
 from orchestrator.worker.collect import Collector
+from orchestrator.worker.fanout.asking import finished
 from orchestrator.worker.fanout.base import Base, BaseChanged
 from orchestrator.worker.fanout.brood import Brood
 from orchestrator.worker.fanout.commits import bring_commits
@@ -57,7 +58,8 @@ class FanOut:
             ends = await brood.ends(fork)
             if await asyncio.to_thread(work.store.cancel_requested, work.run.id):  # the children may hear of it first
                 raise RunCancelled(f"run {work.run.id} was cancelled")
-            await source.go_on(brood.ids)
+            asked = await finished(work, order.key, fork) if noted is not None else []
+            await source.go_on([*brood.ids, *asked])
             folded = await self._fold(order, noted, fork, ends)
         finally:
             await source.still()  # what is only being made when the run ends must not outlive it

@@ -2,9 +2,9 @@
 
     killed.py PROVIDER KIND FOLDER [EVERY]
 
-For each step (or each EVERYth) a worker executes a run of this kind (`declared`, `agent`) and dies there without a word;
-another one goes on from the record. One line of JSON for each: where it died, how both ended, and what is wrong. `FANFOLD_HOME`
-says where all that is.
+For each step (or each EVERYth) a worker executes a run of this kind (`declared`, `agent`, `asking`, `nested`) and dies there
+without a word; another one goes on from the record. One line of JSON for each: where it died, how both ended, what is wrong.
+`FANFOLD_HOME` says where all that is.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from orchestrator.service import Service
 from orchestrator.settings import Settings, load_settings
 from orchestrator.spec import RunSpec
 from orchestrator.worker.runner import Runner
-from tests.integration.orchestrator.fan_out_killed.audit import Ended, audit
+from tests.integration.orchestrator.fan_out_killed.audit import SHAPES, Ended, audit
 from tests.integration.orchestrator.fan_out_killed.points import Point, points
 
 LATER = timedelta(hours=1)
@@ -65,7 +65,31 @@ def agent(folder: Path) -> dict[str, Any]:
     return {"agent": {"prompt": "go", "model": "scripted:script.yaml", "merge": CHECK}, **CHECK}
 
 
-KINDS: dict[str, Callable[[Path], dict[str, Any]]] = {"declared": declared, "agent": agent}
+def asking(folder: Path) -> dict[str, Any]:
+    """A task of commands whose changes of one file are in conflict, which an agent settles."""
+    settle = {"id": "do", "name": "execute", "args": {"command": "printf 'first\\nmore\\n' > a.txt"}}
+    (folder / "resolver.yaml").write_text(yaml.safe_dump({"turns": [{"tool_calls": [settle]}, {"text": "settled"}]}))
+    merge = {**CHECK, "rules": [{"path": "a.txt", "policy": "ask"}], "resolver": {"model": "scripted:resolver.yaml"}}
+    tasks = [{"name": "a", "command": "echo a >> a.txt"}, {"name": "b", "command": "echo b >> a.txt; echo more >> b.txt"}]
+    return {"fan_out": {"tasks": tasks, "merge": merge}, **CHECK}
+
+
+def nested(folder: Path) -> dict[str, Any]:
+    """A task of two agents, one of which has a subagent in a fork do its work."""
+    delegate = {"subagent_type": "general-purpose", "description": "append to a.txt"}
+    append = {"id": "do", "name": "execute", "args": {"command": "echo more >> {{ prompt.match('to (.*)') }}"}}
+    parts = [
+        {"when": "^lead", "turns": [{"tool_calls": [{"id": "a", "name": "task", "args": delegate}]}, {"text": "led"}]},
+        {"when": "^append", "turns": [{"tool_calls": [append]}, {"text": "appended"}]},
+    ]
+    (folder / "script.yaml").write_text(yaml.safe_dump({"turns": [{"text": "nothing"}], "subagents": parts}))
+    agents = {"a": "lead", "b": "append to b.txt"}
+    model = {"model": "scripted:script.yaml", "isolation": "fork"}
+    tasks = [{"name": name, "agent": {"prompt": prompt, **model}} for name, prompt in agents.items()]
+    return {"fan_out": {"tasks": tasks}, **CHECK}
+
+
+KINDS: dict[str, Callable[[Path], dict[str, Any]]] = {"declared": declared, "agent": agent, "asking": asking, "nested": nested}
 
 
 def submitted(settings: Settings, provider: str, kind: str, folder: Path) -> str:
@@ -128,7 +152,7 @@ def trial(settings: Settings, provider: str, kind: str, point: Point, folder: Pa
     lose_leases(settings)
     before = Ended.now(settings, run_id)
     codes.append(in_a_process(lambda: work(settings, run_id, "second")))
-    breaches = asyncio.run(audit(settings, run_id, before, seen=SEEN, provider=provider))
+    breaches = asyncio.run(audit(settings, run_id, before, seen=SEEN, provider=provider, shape=SHAPES[kind]))
     return {"point": str(point), "codes": codes, "expected": [point.end, 0], "breaches": breaches}
 
 

@@ -103,6 +103,46 @@ CHECKPOINTS = range(1, 9)
 
 
 def points(provider: str, kind: str) -> Iterator[Point]:
+    """The steps of a kind of run."""
+    steps = {"asking": _asking, "nested": _nested}
+    return steps[kind](provider) if kind in steps else _plain(provider, kind)
+
+
+def _asking(provider: str) -> Iterator[Point]:
+    """What two children whose changes are in conflict have in addition: the agent that settles them, the third child."""
+    yield from _around("the agent is asked", f"{FANOUT}.asking:Asking.settle", during=True)
+    yield from _around("the agent is recorded", f"{FAMILY}.begin", 2)
+    yield from _around("the agent is claimed", "orchestrator.runs.granting:Granting.grant", 3)
+    yield from _around("a fork is given to the agent", f"{FANOUT}.source:Source.create", 3, during=True)
+    yield from _around("the agent gets what is merged", f"{FANOUT}.origin:apply_all", during=True)
+    yield from _around("the sandbox of the agent is ready", f"{RECORD}.set_ready", 4)
+    yield from _around("the agent does its work", WORK["agent"], during=True)
+    yield from _around("the changes of the agent are kept", f"{FAMILY}.note_work", 3)
+    yield from _around("the outcome of the agent is noted", f"{RECORD}.settle", 3)
+    yield from _around("the agent ends", f"{RECORD}.finish", 3)
+    yield from _around("the parent goes on again", f"{FANOUT}.source:Source.go_on", 2, during=True)
+    yield from _around("its result is noted", f"{FAMILY}.note_result", 1, 2)
+    yield from _around("the plan is noted", f"{FAMILY}.note_plan")
+    yield from _around("the plan is applied", f"{FANOUT}.operation:apply_all", during=True)
+
+
+def _nested(provider: str) -> Iterator[Point]:
+    """What a child that has a child has in addition. Of two calls that end, the first is the inner one."""
+    yield from _around("a grandchild is recorded", f"{FAMILY}.begin", 2)
+    yield from _around("a base is noted", f"{FAMILY}.note_base", 1, 2)
+    yield from _around("a grandchild is claimed", "orchestrator.runs.granting:Granting.grant", 3)
+    yield from _around("a grandchild is given a fork", f"{FANOUT}.source:Source.create", 3, during=True)
+    yield from _around("a child and a grandchild do their work", WORK["agent"], 1, 2, during=True)
+    yield from _around("changes are kept", f"{FAMILY}.note_work", 1, 2, 3)
+    yield from _around("a sandbox goes", f"{PROVIDERS[provider]}.destroy", 1, 2, 3, during=True)
+    yield from _around("a run ends", f"{RECORD}.finish", 1, 2, 3)
+    yield from _around("a parent goes on", f"{FANOUT}.source:Source.go_on", 1, 2, during=True)
+    yield from _around("a plan is noted", f"{FAMILY}.note_plan", 1, 2)
+    yield from _around("a plan is applied", f"{FANOUT}.operation:apply_all", 1, 2, during=True)
+    yield from _around("a result is noted", f"{FAMILY}.note_result", 1, 2)
+
+
+def _plain(provider: str, kind: str) -> Iterator[Point]:
     """Every step of a fan-out of two children with a check of their merge, in the order of the steps.
 
     Of what each run does, the calls of the parent come first and those of the children next; who of these is the first one

@@ -147,7 +147,8 @@ class Away(Store):
 async def test_children_are_left_when_the_record_was_away_for_a_moment(home: Home, until: Any, tmp_path: Path) -> None:
     settings, service, store = home
     store.worker_alive(WorkerInfo("first", "here", os.getpid(), 1, now(), now()))
-    run_id = submitted(service, tmp_path, f"{COUNT}; echo more >> ${{{{ item }}}}.txt", budget={"sandbox_seconds": 600})
+    command = f"{COUNT}; sleep 10; echo more >> ${{{{ item }}}}.txt"  # longer than until the next look at what is spent
+    run_id = submitted(service, tmp_path, command, budget={"sandbox_seconds": 600})
     away = Away(store.engine)
     runner = Runner(settings, away, "first", nudge=lambda _: None)
     execution = asyncio.create_task(runner.execute(run_id))

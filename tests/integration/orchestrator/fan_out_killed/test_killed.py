@@ -15,6 +15,7 @@ import pytest
 
 from orchestrator.settings import Settings
 from tests.conftest import IMAGES
+from tests.services import postgres_server
 
 PROGRAM = Path(__file__).with_name("killed.py")
 ROOT = Path(__file__).parents[4]
@@ -26,9 +27,9 @@ ALL, EIGHTH, MORE = 60, 8, 25
 Home = Callable[..., AbstractContextManager[Settings]]
 
 
-def trials(new_home: Home, folder: Path, provider: str, kind: str, every: int) -> Iterator[dict[str, Any]]:
+def trials(new_home: Home, folder: Path, provider: str, kind: str, every: int, **variables: str) -> Iterator[dict[str, Any]]:
     """What the program tells of each step."""
-    with new_home(DOCKER_IMAGE=IMAGES[0]):
+    with new_home(DOCKER_IMAGE=IMAGES[0], **variables):
         command = [sys.executable, "-B", PROGRAM, provider, kind, folder, str(every)]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False)
@@ -52,6 +53,13 @@ def test_nothing_is_lost_or_done_twice_wherever_its_worker_dies(new_home: Home, 
 @pytest.mark.parametrize("kind", ["asking", "nested"])
 def test_resolvers_and_grandchildren_are_taken_over_too(new_home: Home, tmp_path: Path, kind: str) -> None:
     assert_whole(list(trials(new_home, tmp_path, "local", kind, 1)), MORE)
+
+
+@pytest.mark.timeout(DEADLINE + 30)
+def test_nothing_is_lost_or_done_twice_with_the_record_in_postgresql(new_home: Home, tmp_path: Path) -> None:
+    with postgres_server() as server, server.fresh_database() as url:
+        address = url.render_as_string().replace("postgresql+psycopg", "postgresql")
+        assert_whole(list(trials(new_home, tmp_path, "local", "agent", 8, DATABASE_URL=address)), EIGHTH)
 
 
 @pytest.mark.docker

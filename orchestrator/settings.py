@@ -74,6 +74,8 @@ class Settings(BaseSettings):
     """`/metrics` of the API answers without a key. It names tenants, and what they use."""
     max_upload: Size = 2 * 1024**3
     """Bytes of one upload to the API (`500MiB`)."""
+    uploads: Path | None = None
+    """Folder of what was uploaded for runs to come. Default: in `home`. Several processes that serve one API must share it."""
     api_git: bool = False
     """Whether runs that are submitted to the API may name Git repositories, which this machine then fetches."""
     cors_origins: Annotated[frozenset[str], NoDecode] = frozenset()
@@ -121,7 +123,7 @@ class Settings(BaseSettings):
     @property
     def uploads_dir(self) -> Path:
         """A folder for each tenant with what was uploaded for runs to come."""
-        return self.home / "uploads"
+        return self.uploads or self.home / "uploads"
 
     @property
     def worker_log(self) -> Path:

@@ -13,6 +13,7 @@ from orchestrator.cli import (
     exec,
     keys,
     merge,
+    migrate,
     run,
     runs,
     sandboxes,
@@ -68,6 +69,7 @@ command(app, up.up)
 command(app, worker.worker)
 command(app, controller.controller)
 command(app, api.api)
+command(app, migrate.migrate)
 app.add_typer(keys.app, name="keys")
 app.add_typer(tenants.app, name="tenants")
 command(app, doctor.doctor)

@@ -42,6 +42,12 @@ def test_artifacts_are_in_the_home_unless_they_are_put_elsewhere(monkeypatch: py
     assert load_settings().artifacts == "s3://bucket/prefix"
 
 
+def test_uploads_are_in_the_home_unless_a_folder_is_shared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert load_settings().uploads_dir == tmp_path / "state" / "home" / "uploads"
+    monkeypatch.setenv("FANFOLD_UPLOADS", "/srv/uploads")
+    assert load_settings().uploads_dir == Path("/srv/uploads")
+
+
 def test_a_variable_that_is_not_known_is_refused_with_a_suggestion(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FANFOLD_REDIS_ULR", "redis://nowhere")
     with pytest.raises(BadInput, match="FANFOLD_REDIS_ULR is not known; did you mean 'FANFOLD_REDIS_URL'"):

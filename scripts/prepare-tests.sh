@@ -19,3 +19,4 @@ sh ensure-program.sh redis-server redis-server || give_up "without redis-server 
 sh ensure-program.sh rg ripgrep || give_up "without ripgrep the tests that compare with it will be skipped"
 sh ensure-program.sh curl curl || give_up "without curl the tests of the docs will be skipped"
 sh ensure-postgres.sh || give_up "without PostgreSQL the tests that use one will be skipped"
+sh ensure-chart-tools.sh || give_up "without promtool and Helm 3 the tests of rules and chart will be skipped"

@@ -32,6 +32,15 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- end }}
 {{- end -}}
 
+{{/* Of pods: nothing that an upgrade of the chart alone changes, because pods would start anew for it. */}}
+{{- define "fanfold.podLabels" -}}
+{{ include "fanfold.selector" . }}
+app.kubernetes.io/part-of: fanfold
+{{- with (index . 0).Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
 {{/* (list . image defaultTag) */}}
 {{- define "fanfold.image" -}}
 {{- $image := index . 1 -}}

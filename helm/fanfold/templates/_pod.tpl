@@ -72,7 +72,7 @@ topologySpreadConstraints:
 {{- $uploads := and (eq .component "api") (include "fanfold.hasSharedUploads" $root) -}}
 metadata:
   labels:
-    {{- include "fanfold.labels" (list $root .component) | nindent 4 }}
+    {{- include "fanfold.podLabels" (list $root .component) | nindent 4 }}
     {{- range $key, $value := omit (fromYaml .labels) "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" }}
     {{ $key }}: {{ $value }}
     {{- end }}

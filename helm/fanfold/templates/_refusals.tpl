@@ -135,7 +135,7 @@ workers: nobody executes runs: give at least one
 {{- range (default dict .Values.policy).routes }}{{ $routed = append $routed .queue }}{{ end }}
 {{- range uniq $routed }}
 {{- if not (has . $served) }}
-workers: no worker takes runs from the queue {{ . }}, where {{ ternary "runs without a route" "a route of the policy sends runs" (eq . "fanfold") }}{{ if eq . "fanfold" }} go{{ end }}
+workers: no worker takes runs from the queue {{ . }}, {{ ternary "where runs without a route go" "where a route of the policy sends runs" (eq . "fanfold") }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -167,7 +167,7 @@ networkPolicies.metrics.from: nobody may reach the metrics, and monitoring.servi
 {{ $key }}: give a tag or a digest
 {{- end }}
 {{- end }}
-{{- if hasSuffix ":latest" $docker.image }}
+{{- if and $docker.image (or (hasSuffix ":latest" $docker.image) (not (regexMatch "(:[^/]+|@sha256:[0-9a-f]+)$" $docker.image))) }}
 sandboxes.docker.image: latest is another image each day: give a version or a digest
 {{- end }}
 {{- end -}}

@@ -37,6 +37,8 @@ _ENDPOINT = record(
 )
 _ALERT = record("alert", "expr", **{"alert": TEXT, "expr": TEXT, "for": TEXT, "labels": LABELS, "annotations": LABELS})
 _RECORD = record("record", "expr", record=TEXT, expr=TEXT, labels=LABELS)
+_RULE: Schema = {"oneOf": [_ALERT, _RECORD]}
+_PARENT = record("name", name=TEXT, namespace=TEXT, sectionName=TEXT)
 _TRIGGER = record(
     "type", "metadata",
     type=choice("prometheus"), metricType=choice("AverageValue", "Value"), authenticationRef=record("name", name=TEXT),
@@ -58,7 +60,7 @@ CRDS: dict[tuple[str, str], Schema] = {
         )
     ),
     ("monitoring.coreos.com/v1", "PrometheusRule"): kind(
-        record("groups", groups=many(record("name", "rules", name=TEXT, interval=TEXT, rules=many({"oneOf": [_ALERT, _RECORD]}))))
+        record("groups", groups=many(record("name", "rules", name=TEXT, interval=TEXT, rules=many(_RULE))))
     ),
     ("keda.sh/v1alpha1", "ScaledObject"): kind(
         record(
@@ -70,7 +72,7 @@ CRDS: dict[tuple[str, str], Schema] = {
     ("gateway.networking.k8s.io/v1", "HTTPRoute"): kind(
         record(
             "parentRefs", "rules",
-            parentRefs=many(record("name", name=TEXT, namespace=TEXT, sectionName=TEXT)), hostnames=many(TEXT), rules=many(_ROUTE),
+            parentRefs=many(_PARENT), hostnames=many(TEXT), rules=many(_ROUTE),
         )
     ),
 }  # fmt: skip

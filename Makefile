@@ -14,6 +14,7 @@ check: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy -p sandboxes -p orchestrator
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/chart.py --check
 
 test: $(VENV)/dev
 	sh scripts/prepare-tests.sh

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import re
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -23,6 +25,12 @@ RELEASE, NAMESPACE = "demo", "agents"
 OLDEST = "1.31.0"
 """The oldest Kubernetes that the chart is for."""
 SECONDS = 60
+SECRETS = {
+    "FANFOLD_DATABASE_URL": "postgresql://fanfold:x@db/fanfold",
+    "FANFOLD_REDIS_URL": "redis://:x@broker:6379/0",
+    "FANFOLD_SECRET_KEY": base64.b64encode(bytes(32)).decode(),
+}
+"""What the operator's own Secrets would have, by the variable."""
 POD_KINDS = ("Deployment", "StatefulSet", "Job", "Pod")
 
 Document = dict[str, Any]
@@ -154,3 +162,23 @@ def render3(case: Path) -> Rendered:
     done = run_helm3("template", RELEASE, CHART, "-f", case, "--namespace", NAMESPACE, "--kube-version", OLDEST)
     assert done.returncode == 0, done.stderr
     return Rendered(values_of(case), documents_in(done.stdout))
+
+
+def environment(rendered: Rendered, container: Document) -> dict[str, str]:
+    """The variables as a container gets them: of ConfigMaps, its own, with those in them filled in."""
+    found: dict[str, str] = {}
+    for source in container.get("envFrom", []):
+        if "configMapRef" in source:
+            found |= rendered.get("ConfigMap", source["configMapRef"]["name"])["data"]
+    for variable in container.get("env", []):
+        value = variable.get("value") or _secret(rendered, variable)
+        found[variable["name"]] = re.sub(r"\$\((\w+)\)", lambda match: found[match[1]], value)
+    return found
+
+
+def _secret(rendered: Rendered, variable: Document) -> str:
+    """The value of a variable that is in a Secret: the chart's, or an operator's."""
+    reference = variable["valueFrom"].get("secretKeyRef", {})
+    if reference.get("name") in rendered.names("Secret"):
+        return base64.b64decode(rendered.get("Secret", reference["name"])["data"][reference["key"]]).decode()
+    return SECRETS.get(variable["name"], "secret")

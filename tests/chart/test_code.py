@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,16 +27,9 @@ from orchestrator.settings import PREFIX, Settings, load_settings
 from orchestrator.vault import keys_of
 from orchestrator.worker.execution import STOP_TIMEOUT as RUN_STOP
 from orchestrator.worker.process import HEARTBEAT
-from tests.chart.charts import CHART, ROOT, Document, Rendered, Workload, render, values_of
+from tests.chart.charts import CHART, ROOT, SECRETS, Document, Rendered, Workload, environment, render, values_of
 
 SITE = Path(typer.__file__).parents[1]
-KEY = base64.b64encode(bytes(32)).decode()
-SECRETS = {
-    "FANFOLD_DATABASE_URL": "postgresql://fanfold:x@db/fanfold",
-    "FANFOLD_REDIS_URL": "redis://:x@broker:6379/0",
-    "FANFOLD_SECRET_KEY": KEY,
-}
-"""What the operator's own Secrets would have."""
 
 
 @dataclass(frozen=True)
@@ -51,18 +43,6 @@ class Process:
     @property
     def component(self) -> str:
         return self.workload.component
-
-
-def environment(rendered: Rendered, container: Document) -> dict[str, str]:
-    """The variables as a container gets them: of ConfigMaps, its own, with those in them filled in."""
-    found: dict[str, str] = {}
-    for source in container.get("envFrom", []):
-        if "configMapRef" in source:
-            found |= rendered.get("ConfigMap", source["configMapRef"]["name"])["data"]
-    for variable in container["env"]:
-        value = variable.get("value", SECRETS.get(variable["name"], "secret"))
-        found[variable["name"]] = re.sub(r"\$\((\w+)\)", lambda match: found[match[1]], value)
-    return found
 
 
 def processes(rendered: Rendered) -> Iterator[Process]:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import base64
 import re
+import ssl
+from contextlib import suppress
+from pathlib import Path
 
+import pytest
 import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import (
@@ -16,6 +20,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from tests.chart.charts import CHART, NAMESPACE, Document, Rendered, render, values_of
+
+ROUNDS = 5
+"""Of messages, more than a handshake takes."""
 
 
 def trial(**more: Document) -> Rendered:
@@ -90,6 +97,46 @@ def test_engine_and_clients_trust_one_authority_and_the_engine_has_the_name_it_i
     told = names.value.get_values_for_type(x509.DNSName)
     assert host == f"tcp://{told[0]}:2376"
     assert f"{told[0]}.{NAMESPACE}.svc" in told
+
+
+def test_engine_and_client_shake_hands_and_a_stranger_is_turned_away(tmp_path: Path) -> None:
+    rendered, other = trial(), trial()
+    server = context(ssl.PROTOCOL_TLS_SERVER, data(rendered, "demo-fanfold-engine-server"), tmp_path / "server")
+    server.verify_mode = ssl.CERT_REQUIRED  # what `dockerd --tlsverify` does
+    client = context(ssl.PROTOCOL_TLS_CLIENT, data(rendered, "demo-fanfold-engine-client"), tmp_path / "client")
+    shake_hands(client, server, "demo-fanfold-engine")
+    with pytest.raises(ssl.SSLError, match="mismatch"):
+        shake_hands(client, server, "another-engine")
+    stranger = data(rendered, "demo-fanfold-engine-client") | {
+        name: data(other, "demo-fanfold-engine-client")[name] for name in ("cert.pem", "key.pem")
+    }
+    with pytest.raises(ssl.SSLError, match="verify failed"):
+        shake_hands(context(ssl.PROTOCOL_TLS_CLIENT, stranger, tmp_path / "stranger"), server, "demo-fanfold-engine")
+
+
+def context(protocol: ssl._SSLMethod, held: dict[str, bytes], folder: Path) -> ssl.SSLContext:
+    folder.mkdir()
+    for name, content in held.items():
+        (folder / name).write_bytes(content)
+    made = ssl.SSLContext(protocol)
+    made.load_verify_locations(folder / "ca.pem")
+    made.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+    return made
+
+
+def shake_hands(client: ssl.SSLContext, server: ssl.SSLContext, name: str) -> None:
+    """Over two pieces of memory instead of a network. Raises `SSLError`."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    sides = [
+        client.wrap_bio(to_client, to_server, server_hostname=name),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    for _ in range(ROUNDS):
+        for side in sides:
+            with suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+    for side in sides:
+        assert side.getpeercert() is not None
 
 
 def test_nobody_but_the_engine_has_its_key() -> None:

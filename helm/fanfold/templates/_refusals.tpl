@@ -181,6 +181,9 @@ sandboxes.docker.image: latest is another image each day: give a version or a di
 {{- if has .name $set }}
 {{ $key }}: {{ .name }} is set by the chart, from a value of its own
 {{- end }}
+{{- if and (has .name (list "REQUESTS_CA_BUNDLE" "CURL_CA_BUNDLE")) (include "fanfold.usesDocker" $) (ne $.Values.sandboxes.docker.engine "ssh") }}
+{{ $key }}: with {{ .name }} the Docker client trusts that file and not the ca.pem of the engine: leave it out
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end -}}

@@ -1,6 +1,7 @@
-"""The engine of this machine behind TLS that asks for a client's certificate: `python -m tests.tlsproxy FOLDER` prints its port.
+"""The Docker engine of this machine behind TLS that asks for a client's certificate.
 
-The folder has `ca.pem`, `cert.pem` and `key.pem`. It is a process of its own, so that its end takes every connection along.
+`python -m tests.tlsproxy FOLDER [HOST PORT]` prints its port. The folder has `ca.pem`, `cert.pem` and `key.pem`. It is a
+process of its own, so that its end takes every connection along.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
     await asyncio.gather(pass_on(reader, engine_writer), pass_on(engine_reader, writer))
 
 
-async def main(folder: Path) -> None:
+async def main(folder: Path, host: str = "127.0.0.1", port: str = "0") -> None:
     """Serve until the process is ended."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
     context.load_verify_locations(folder / "ca.pem")
     context.verify_mode = ssl.CERT_REQUIRED
-    server = await asyncio.start_server(connect, "127.0.0.1", 0, ssl=context)
+    server = await asyncio.start_server(connect, host, int(port), ssl=context)
     sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
     sys.stdout.flush()
     await server.serve_forever()
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1])))
+    asyncio.run(main(Path(sys.argv[1]), *sys.argv[2:]))

@@ -171,7 +171,7 @@ def environment(rendered: Rendered, container: Document) -> dict[str, str]:
         if "configMapRef" in source:
             found |= rendered.get("ConfigMap", source["configMapRef"]["name"])["data"]
     for variable in container.get("env", []):
-        value = variable.get("value") or _secret(rendered, variable)
+        value = variable["value"] if "value" in variable else _secret(rendered, variable)
         found[variable["name"]] = re.sub(r"\$\((\w+)\)", lambda match: found[match[1]], value)
     return found
 

@@ -2,7 +2,8 @@
 
 Of Kubernetes it does what a process can notice: its user and groups, a read-only root, no capabilities, volumes with the owners
 and modes that a kubelet gives them, variables, arguments, names of Services, probes, and the time to end. Instead of the images
-that are not here it takes those of the tests, with this checkout and its Python mounted.
+that are not here it takes those of the tests, with this checkout and its Python mounted; and for the engine this machine's,
+behind TLS with the certificates of the chart.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from tests.chart.charts import ROOT, Document, Rendered, Workload, environment
 from tests.conftest import missing
 
 BASE, POSTGRES, REDIS = "fanfold-test/base:latest", "fanfold-test/postgres:latest", "fanfold-test/redis:latest"
+ENGINE = "/var/run/docker.sock"
 SITE = Path(typer.__file__).parents[1]
 SECONDS = 120
 """For one call of the engine, and for a pod to be ready."""
@@ -95,9 +97,13 @@ class Node:
     def _program(self, component: str, container: Document) -> tuple[str, list[str]]:
         if component == "postgresql":
             return POSTGRES, ["sh", "-c", CLUSTER]
+        if component == "engine":
+            return BASE, ["/opt/python/bin/" + self._python, "-m", "tests.tlsproxy", "/certs", "0.0.0.0", "2376"]
         return REDIS if component == "redis" else BASE, [*container["command"], *container["args"]]
 
     def _security(self, workload: Workload, container: Document) -> list[str]:
+        if workload.component == "engine":
+            return ["--volume", f"{ENGINE}:{ENGINE}"]  # it is root there, as this one is
         pod, own = workload.spec["securityContext"], container["securityContext"]
         assert own["readOnlyRootFilesystem"] is True
         assert own["allowPrivilegeEscalation"] is False
@@ -112,10 +118,11 @@ class Node:
         return ["--memory", memory.replace("Gi", "g").replace("Mi", "m")]
 
     def _mounts(self, workload: Workload, container: Document) -> list[str]:
-        group = workload.spec["securityContext"]["fsGroup"]
+        group = workload.spec.get("securityContext", {}).get("fsGroup", 0)
         sources = {"/opt/python": Path(sys.base_prefix), "/opt/packages": SITE, "/opt/fanfold": ROOT}
         sources |= {f"/usr/local/bin/{name}": self._folder / name for name in ("fanfold", "valkey-server")}
         options = ["--env", "PYTHONPATH=/opt/fanfold:/opt/packages", "--env", "PYTHONDONTWRITEBYTECODE=1"]
+        options += ["--env", "LD_LIBRARY_PATH=/opt/python/lib"] if workload.component == "engine" else []
         options += [option for target, source in sources.items() for option in ("--volume", f"{source}:{target}:ro")]
         if workload.component == "postgresql":
             options += ["--volume", "/data"]

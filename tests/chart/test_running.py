@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import httpx
 import pytest
 
+from tests.acceptance.conftest import Fanfold
 from tests.chart.charts import CHART, Rendered, render, values_of
 from tests.chart.node import BASE, Node, docker, node_for
 from tests.scraping import read
 
-SERVERS = ("postgresql", "redis")
+SERVERS = ("postgresql", "redis", "engine")
 PROCESSES = ("api", "controller", "worker")
+
+TASK = f"""
+name: whole-way
+command: tr a-z A-Z <note >report
+inputs: {{path: ./repo}}
+outputs: {{files: [report]}}
+sandbox: {{provider: docker, image: "{BASE}"}}
+"""
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
 
@@ -75,6 +85,19 @@ def test_controllers_and_workers_tell_their_metrics(running: Running) -> None:
     assert told["fanfold_record_up", ()] == told["fanfold_workers", ()] == 1
     assert told["fanfold_worker_slots", ()] == 4
     assert running.get("worker", 9464, "/metrics").is_success
+
+
+def test_a_run_goes_the_whole_way(running: Running, tmp_path: Path) -> None:
+    """From an upload to the API, through a worker that reaches the engine over TLS, to an artifact on the volume of both."""
+    made = running.node.call(running.containers["api"], "fanfold", "keys", "create", "runs")
+    (tmp_path / "repo").mkdir()
+    (tmp_path / "repo" / "note").write_text("from afar\n")
+    (tmp_path / "task.yaml").write_text(TASK)
+    api = f"http://{running.node.address(running.containers['api'])}:8000"
+    fanfold = Fanfold(tmp_path / "home", {"FANFOLD_URL": api, "FANFOLD_API_KEY": made.stdout.strip(), "NO_PROXY": "*"})
+    done = fanfold("run", tmp_path / "task.yaml", "--out", tmp_path / "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr + running.node.logs(running.containers["worker"])
+    assert (tmp_path / "out" / "files" / "report").read_text() == "FROM AFAR\n"
 
 
 def test_nobody_enters_the_broker_without_its_password(running: Running) -> None:

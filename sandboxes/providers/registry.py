@@ -21,6 +21,10 @@ from sandboxes.providers.base import SandboxProvider
 GROUP: Final = "fanfold.providers"
 IMAGE_VARIABLE: Final = "FANFOLD_DOCKER_IMAGE"
 """Environment variable: the image of Docker sandboxes whose spec names none."""
+MODAL_IMAGE_VARIABLE: Final = "FANFOLD_MODAL_IMAGE"
+"""Environment variable: the image of Modal sandboxes whose spec names none."""
+MODAL_APP_VARIABLE: Final = "FANFOLD_MODAL_APP"
+"""Environment variable: the app of Modal that sandboxes belong to."""
 
 
 def provider_names() -> list[str]:
@@ -69,7 +73,24 @@ def _docker(_home: Path) -> SandboxProvider:
     return made
 
 
-_BUILT_IN: Final[Mapping[str, Callable[[Path], SandboxProvider]]] = MappingProxyType({"local": _local, "docker": _docker})
+def _modal(_home: Path) -> SandboxProvider:
+    try:
+        module = importlib.import_module("sandboxes.providers.modal")
+    except ModuleNotFoundError as exc:
+        if exc.name is None or exc.name.partition(".")[0] not in ("modal", "modal_proto", "grpclib"):
+            raise
+        raise ProviderUnavailable(
+            "provider 'modal' needs Modal's SDK, which is not installed: pip install 'fanfold[modal]'"
+        ) from exc
+    image = os.environ.get(MODAL_IMAGE_VARIABLE) or module.DEFAULT_IMAGE
+    app = os.environ.get(MODAL_APP_VARIABLE) or module.DEFAULT_APP
+    made: SandboxProvider = module.ModalProvider(image, app=app)
+    return made
+
+
+_BUILT_IN: Final[Mapping[str, Callable[[Path], SandboxProvider]]] = MappingProxyType(
+    {"local": _local, "docker": _docker, "modal": _modal}
+)
 
 
 def _third_party(point: EntryPoint, home: Path) -> SandboxProvider:

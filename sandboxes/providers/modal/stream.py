@@ -1,0 +1,75 @@
+"""A command in a sandbox as one socket: what is written to it is the command's stdin, what comes from it is its stdout.
+
+The SDK carries stdin in requests with an offset, and stdout as one stream with an offset: both are taken up again by itself
+where a connection breaks, so that a lost connection is not seen here unless it lasts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from typing import Final
+
+from modal.exception import Error
+
+from sandboxes.providers.modal.platform import Process
+
+INPUT: Final = 4 * 1024 * 1024
+"""Bytes of input that go in one request at most; what has gathered meanwhile goes together."""
+CLOSE_SECONDS: Final = 2.0
+"""How long a command may take to end after its stdin was closed."""
+_RECEIVE: Final = 256 * 1024
+_BROKEN = (Error, OSError, EOFError)
+
+
+class ExecStream:
+    """`sock` is the caller's end, to be closed by the caller."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self.sock, self._inner = socket.socketpair()
+        self._inner.setblocking(False)
+        self._tasks = [asyncio.create_task(self._carry_input()), asyncio.create_task(self._carry_output())]
+
+    async def _carry_input(self) -> None:
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(*_BROKEN):
+            while data := await loop.sock_recv(self._inner, _RECEIVE):
+                self._process.stdin.write(data + self._gathered(INPUT - len(data)))
+                await self._process.stdin.drain.aio()
+        with contextlib.suppress(*_BROKEN):
+            self._process.stdin.write_eof()
+            await self._process.stdin.drain.aio()
+
+    def _gathered(self, cap: int) -> bytes:
+        """What has come meanwhile."""
+        found = bytearray()
+        with contextlib.suppress(BlockingIOError, ConnectionError):
+            while len(found) < cap and (data := self._inner.recv(min(_RECEIVE, cap - len(found)))):
+                found += data
+        return bytes(found)
+
+    async def _carry_output(self) -> None:
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(*_BROKEN):
+            async for data in self._process.stdout:
+                await loop.sock_sendall(self._inner, data)
+        with contextlib.suppress(OSError):
+            self._inner.shutdown(socket.SHUT_WR)
+
+    async def complaint(self, cap: int = 500) -> str:
+        """What the command has said on stderr, when it has ended."""
+        with contextlib.suppress(TimeoutError, *_BROKEN):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                said: bytes = await self._process.stderr.read.aio()
+                return said.decode("utf-8", "replace").strip()[-cap:]
+        return ""
+
+    async def aclose(self) -> None:
+        """Let go of the command, after the caller has closed `sock`: it ends with its stdin."""
+        await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._inner.close()

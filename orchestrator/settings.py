@@ -64,6 +64,10 @@ class Settings(BaseSettings):
     """YAML file with caps, routes to queues and tenants' limits; see `orchestrator/policy.py`."""
     docker_image: str | None = None
     """Image of the docker provider when a task names none."""
+    modal_image: str | None = None
+    """Image of the modal provider when a task names none."""
+    modal_app: str | None = None
+    """App of Modal that the modal provider's sandboxes belong to."""
     log_format: Literal["json", "console"] | None = None
     """How processes write their logs to stderr. Default: `console` when that is a terminal, else `json`, a line for each."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -29,11 +29,15 @@ empty() {
     [ -d "$1" ] && find "$1" -mindepth 1 -maxdepth 1 -exec rm -rf {} +
 }
 
-# end_all: kills what the sandbox's user still runs. Root's cannot be told from our own.
+# end_all: kills what the sandbox's user still runs, and what that starts meanwhile. Root's cannot be told from our own.
 end_all() {
     [ "$numeric" != 0 ] || return
-    for process in /proc/[0-9]*; do
-        [ "$(stat -c %u "$process" 2>/dev/null)" = "$numeric" ] && kill -9 "${process#/proc/}" 2>/dev/null
+    for _ in 1 2 3 4 5 6 7 8 9; do
+        found=
+        for process in /proc/[0-9]*; do
+            [ "$(stat -c %u "$process" 2>/dev/null)" = "$numeric" ] && kill -9 "${process#/proc/}" 2>/dev/null && found=1
+        done
+        [ "$found" ] || return
     done
 }
 

@@ -58,7 +58,9 @@ def translated(what: str, exc: BaseException) -> FanfoldSandboxError:
     if isinstance(exc, theirs.TimeoutError | TimeoutError):
         return SandboxTimeout(f"Modal took too long to {what}: {said}")
     if isinstance(exc, _LOST):
-        return ProviderUnavailable(f"Modal cannot be reached to {what}: {said}. Look at MODAL_SERVER_URL and the network")
+        return ProviderUnavailable(
+            f"Modal cannot be reached, and did not {what}: {said}. Look at MODAL_SERVER_URL and the network"
+        )
     if isinstance(exc, theirs.Error):
         return SandboxError(f"Modal failed to {what}: {said}")
     raise exc

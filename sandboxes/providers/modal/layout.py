@@ -19,9 +19,11 @@ PACKAGE_CAPABILITIES: Final = ("chown", "dac_override", "fowner", "setgid", "set
 CLAIM_SECONDS: Final = 120
 """After which a sandbox ends that nobody has brought the toolbox to: who made it was killed in the middle."""
 
+_SAFE = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where programs are that the sandbox cannot have put there."""
 _BOOT = Path(__file__).with_name("boot.sh")
-_INSTALL = """
-PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+_INSTALL = f"""
+{_SAFE}
 umask 022
 mkdir -p "$1" && head -c "$2" >"$1/toolbox.new" && mv "$1/toolbox.new" "$1/toolbox.pyz" || exit 1
 tries=0
@@ -83,7 +85,7 @@ def install(sandbox_id: str, size: int) -> list[str]:
 
 def transport(sandbox_id: str) -> list[str]:
     """The command that prints the transport of a sandbox that was made before."""
-    return ["/bin/sh", "-c", f"cat {own(sandbox_id)}/transport"]
+    return ["/bin/sh", "-c", f"{_SAFE}; cat {own(sandbox_id)}/transport"]
 
 
 def connect(sandbox_id: str) -> list[str]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import urllib.parse
+import urllib.request
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar
 
@@ -67,6 +70,7 @@ class Platform:
         token, secret = config.get("token_id"), config.get("token_secret")
         if not (token and secret):
             raise ProviderUnavailable(f"there is no key for Modal here. {KEYS}")
+        await _knock()
         client = await modal.Client.from_credentials.aio(token, secret)
         try:
             return client, await modal.App.lookup.aio(self.app_name, create_if_missing=True, client=client)
@@ -93,17 +97,19 @@ class Platform:
         except SandboxNotFound as exc:
             raise SandboxNotFound(f"no sandbox {sandbox_id} is in the app {self.app_name!r} of Modal: it never was") from exc
 
-    async def use(self, sandbox_id: str) -> modal.Sandbox:
-        """The sandbox, whose connection is shared by all who use it until each has called `leave`."""
-        sandbox = self._known[sandbox_id] = await self.sandbox(sandbox_id)
+    async def use(self, sandbox_id: str) -> contextlib.AsyncExitStack:
+        """Hold the connection to a sandbox, which all who use it share. To be closed; the last one closes the connection."""
+        self._known[sandbox_id] = await self.sandbox(sandbox_id)
         self._users[sandbox_id] = self._users.get(sandbox_id, 0) + 1
-        return sandbox
+        held = contextlib.AsyncExitStack()
+        held.push_async_callback(self._leave, sandbox_id)
+        return held
 
-    async def leave(self, sandbox_id: str) -> None:
-        """Let go of it; the last one closes the connection."""
-        self._users[sandbox_id] = self._users.get(sandbox_id, 1) - 1
-        if self._users[sandbox_id] <= 0:
-            await self.forget(sandbox_id)
+    async def _leave(self, sandbox_id: str) -> None:
+        if sandbox_id in self._users:
+            self._users[sandbox_id] -= 1
+            if not self._users[sandbox_id]:
+                await self.forget(sandbox_id)
 
     async def forget(self, sandbox_id: str) -> None:
         """Close the connection to a sandbox."""
@@ -114,7 +120,7 @@ class Platform:
 
     async def raise_if_ended(self, sandbox_id: str, *, looks: int = 1) -> None:
         """Raise why the sandbox has ended, or is about to: the platform may say so a moment after it has refused something."""
-        found = await self.look_up(sandbox_id)
+        found = await self.sandbox(sandbox_id)
         for look in range(looks):
             if await self.ask("look at a sandbox", found.poll.aio()) is not None:
                 raise await self._why(sandbox_id, found)
@@ -168,6 +174,28 @@ class Platform:
         if self._connection is not None:
             await self._connection[0].close.aio()
         self._connection = None
+
+
+async def _knock() -> None:
+    """Raise the plain `OSError` of a service that cannot be reached: the SDK would try for a minute, whatever its caller does.
+
+    Behind a proxy nothing can be said before.
+    """
+    if urllib.request.getproxies() and not config.get("disable_api_proxy"):
+        return
+    failure: OSError | None = None
+    for url in str(config.get("server_url")).split(","):
+        parts = urllib.parse.urlsplit(url.strip())
+        try:
+            _, writer = await asyncio.open_connection(parts.hostname, parts.port or (443 if parts.scheme == "https" else 80))
+        except OSError as exc:
+            failure = exc
+        else:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+            return
+    raise failure or ConnectionError("there is no address in MODAL_SERVER_URL")
 
 
 Process = Any

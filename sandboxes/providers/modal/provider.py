@@ -13,7 +13,7 @@ from typing import Any, Final
 import modal
 from modal.exception import AlreadyExistsError
 
-from sandboxes.errors import InvalidSpec, ProviderUnavailable, SandboxError, SandboxNotFound, Unsupported
+from sandboxes.errors import InvalidSpec, ProviderUnavailable, SandboxError, SandboxGone, SandboxNotFound, Unsupported
 from sandboxes.providers import copying
 from sandboxes.providers.base import (
     Capabilities,
@@ -53,6 +53,10 @@ ATTACH_SECONDS: Final = 30.0
 """How long attaching may take."""
 FORK_KEPT_SECONDS: Final = 3600
 """How much longer than the children of a fork live the platform keeps the image that they were made of."""
+ATTACH_TRIES: Final = 3
+"""How often a helper is called that hangs up: it may just have been killed, and be started again."""
+ATTACH_PAUSE: Final = 0.5
+"""Seconds between two of these."""
 LISTED_AT_ONCE: Final = 16
 """Sandboxes whose tags are asked for at the same time."""
 _MEBIBYTE: Final = 1024**2
@@ -216,49 +220,57 @@ class ModalProvider(SandboxProvider):
 
     async def attach(self, handle: SandboxHandle) -> Sandbox:
         """See `SandboxProvider`."""
-        await self._platform.use(handle.id)
+        held = await self._platform.use(handle.id)
         try:
             transport = handle.data.get("transport") or await self._told_transport(handle.id)
             workdir = str(handle.data.get("workdir") or "/workspace")
             if transport == "sh":
-                return await self._attach_shell(handle.id, workdir)
-            return await self._attach_helper(handle.id, workdir)
+                return await self._attach_shell(handle.id, workdir, held)
+            return await self._attach_helper(handle.id, workdir, held)
         except BaseException:
-            await self._platform.leave(handle.id)
+            await held.aclose()
             raise
 
     async def _told_transport(self, sandbox_id: str) -> str:
         """Ask the sandbox what its boot script found out; for handles that come from `find`."""
-        run = SandboxExec(self._platform, sandbox_id, root=True)
+        run = SandboxExec(self._platform, sandbox_id)
         answer = await run(layout.transport(sandbox_id), deadline=ATTACH_SECONDS, cap=4096)
         return _transport(answer.stdout, answer.stderr)
 
-    async def _attach_shell(self, sandbox_id: str, workdir: str) -> Sandbox:
+    async def _attach_shell(self, sandbox_id: str, workdir: str, held: contextlib.AsyncExitStack) -> Sandbox:
         run, state = SandboxExec(self._platform, sandbox_id), layout.state(sandbox_id)
         try:
-            return await _Shell.attached(self._platform, run, sandbox_id, workdir, state)
+            made = await _Shell.attach(run, sandbox_id=sandbox_id, workdir=workdir, state=state)
         except SandboxError:
             await self._platform.raise_if_ended(sandbox_id)
             raise
+        assert isinstance(made, _Shell)
+        made.held = held
+        return made
 
-    async def _attach_helper(self, sandbox_id: str, workdir: str) -> Sandbox:
-        run = SandboxExec(self._platform, sandbox_id, root=True)  # `connect` itself takes the sandbox's user
-        stream = ExecStream(await run.start(layout.connect(sandbox_id)))
-        try:
-            client = await connect(stream.sock, deadline=ATTACH_SECONDS)
-        except BaseException as exc:
-            said = await stream.complaint() if isinstance(exc, SandboxError) else ""
-            await stream.aclose()
-            if isinstance(exc, SandboxError):
+    async def _attach_helper(self, sandbox_id: str, workdir: str, held: contextlib.AsyncExitStack) -> Sandbox:
+        for tries_left in reversed(range(ATTACH_TRIES)):
+            stream = await self._connected(sandbox_id)
+            try:
+                client = await connect(stream.sock, deadline=ATTACH_SECONDS)
+            except BaseException as exc:
+                said = await stream.complaint() if isinstance(exc, SandboxError) else ""
+                await stream.aclose()
+                if not isinstance(exc, SandboxError):
+                    raise
                 await self._platform.raise_if_ended(sandbox_id)
-                raise SandboxError(f"the helper of Modal sandbox {sandbox_id} does not answer: {said or exc}") from exc
-            raise
+                if not tries_left or not isinstance(exc, SandboxGone):
+                    why = said or exc
+                    raise SandboxError(f"the helper of Modal sandbox {sandbox_id} does not answer: {why}") from exc
+                await asyncio.sleep(ATTACH_PAUSE)
+            else:
+                held.push_async_callback(stream.aclose)
+                return ToolboxSandbox(client, sandbox_id=sandbox_id, workdir=workdir, on_close=held.aclose)
+        raise AssertionError("the last try returns or raises")
 
-        async def close() -> None:
-            await stream.aclose()
-            await self._platform.leave(sandbox_id)
-
-        return ToolboxSandbox(client, sandbox_id=sandbox_id, workdir=workdir, on_close=close)
+    async def _connected(self, sandbox_id: str) -> ExecStream:
+        run = SandboxExec(self._platform, sandbox_id, root=True)  # `connect` itself takes the sandbox's user
+        return ExecStream(await run.start(layout.connect(sandbox_id)))
 
     async def fork(
         self,
@@ -270,13 +282,12 @@ class ModalProvider(SandboxProvider):
         scope: Scope = "workspace",
     ) -> list[Forked]:
         """See `SandboxProvider`. All files are kept once, as an image; a workspace without its changed system is copied."""
-        await self._platform.sandbox(handle.id)
+        await self._platform.raise_if_ended(handle.id)  # the SDK would wait for what has ended to begin
         wanted, each = await self.check_fork(handle, count, spec, labels, scope)
         with_system = scope == "filesystem"
         if not _fits(wanted, handle.told_spec) or (wanted.system == "overlay" and not with_system):
             if with_system and wanted.system == "overlay":
                 raise Unsupported("modal forks the filesystem only to the same `user`, `image` and `workdir`")
-            await self._platform.raise_if_ended(handle.id)
             return await copying.forked(self, handle, wanted, each)
         seconds = math.ceil(wanted.lifetime) + FORK_KEPT_SECONDS
         image = await snapshots.image_of(self._platform, handle.id, seconds=seconds)
@@ -347,20 +358,12 @@ class ModalProvider(SandboxProvider):
 class _Shell(ShellSandbox):
     """An attached sandbox without Python, which lets go of its connection when it is closed."""
 
-    _platform: Platform
-
-    @classmethod
-    async def attached(cls, platform: Platform, run: SandboxExec, sandbox_id: str, workdir: str, state: str) -> Sandbox:
-        """See `ShellSandbox.attach`."""
-        made = await cls.attach(run, sandbox_id=sandbox_id, workdir=workdir, state=state)
-        assert isinstance(made, _Shell)
-        made._platform = platform
-        return made
+    held: contextlib.AsyncExitStack
 
     async def aclose(self) -> None:
         """See `Sandbox`."""
         await super().aclose()
-        await self._platform.leave(self.id)
+        await self.held.aclose()
 
 
 def _transport(stdout: bytes, stderr: str) -> str:

@@ -34,13 +34,16 @@ class ExecStream:
 
     async def _carry_input(self) -> None:
         loop = asyncio.get_running_loop()
-        with contextlib.suppress(*_BROKEN):
+        try:
             while data := await loop.sock_recv(self._inner, _RECEIVE):
                 self._process.stdin.write(data + self._gathered(INPUT - len(data)))
                 await self._process.stdin.drain.aio()
-        with contextlib.suppress(*_BROKEN):
             self._process.stdin.write_eof()
             await self._process.stdin.drain.aio()
+        except _BROKEN:
+            # What waits for an answer would wait for ever.
+            with contextlib.suppress(OSError):
+                self._inner.shutdown(socket.SHUT_RDWR)
 
     def _gathered(self, cap: int) -> bytes:
         """What has come meanwhile."""

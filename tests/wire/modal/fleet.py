@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import secrets
 import string
@@ -15,7 +16,7 @@ from grpclib import GRPCError, Status
 from modal_proto import api_pb2
 
 from tests.wire.modal.engine import Engine, EngineError
-from tests.wire.modal.machine import Image, Machine, Wanted
+from tests.wire.modal.machine import LABEL, Image, Machine, Wanted
 from tests.wire.modal.process import Process
 
 TAG: Final = re.compile(r"[a-zA-Z0-9._-]{1,63}")
@@ -89,7 +90,7 @@ class Fleet:
         self.images: dict[str, Built] = {}
         self.sandboxes: dict[str, Sandbox] = {}
         self.dicts: dict[str, dict[bytes, bytes]] = {}
-        self._copies: list[str] = []
+        self._copies: dict[str, str] = {}
 
     def sandbox(self, sandbox_id: str) -> Sandbox:
         """Raises NOT_FOUND."""
@@ -128,13 +129,13 @@ class Fleet:
             raise missing("Image", image_id)
         return built.image
 
-    async def copy(self, sandbox: Sandbox, ttl: int) -> str:
-        """Keep all files of a sandbox as an image, for `ttl` seconds; -1 is for ever."""
-        image = await sandbox.machine.copy()
-        self._copies.append(image.engine_id)
-        image_id = new_id("im")
-        self.images[image_id] = Built(image, None if ttl < 0 else time.time() + ttl)
-        return image_id
+    async def copy(self, sandbox: Sandbox, key: str, ttl: int) -> str:
+        """Keep all files of a sandbox as an image, for `ttl` seconds; -1 is for ever. Once for each key."""
+        if key not in self._copies:
+            image = await sandbox.machine.copy()
+            self._copies[key] = image_id = new_id("im")
+            self.images[image_id] = Built(image, None if ttl < 0 else time.time() + ttl)
+        return self._copies[key]
 
     async def create(self, app_id: str, definition: api_pb2.Sandbox, env: dict[str, str], tags: dict[str, str]) -> Sandbox:
         """Make a sandbox. Raises `GRPCError`."""
@@ -213,13 +214,19 @@ class Fleet:
         """End every sandbox and remove every copy."""
         terminated = Result(status=Result.GENERIC_STATUS_TERMINATED)
         await asyncio.gather(*(self.end(one, terminated) for one in self.sandboxes.values()))
-        for copied in reversed(self._copies):
-            try:
-                await self.engine.ask("DELETE", f"/images/{copied}", params={"force": "1"})
-            except EngineError as exc:
-                if exc.status != 404:
-                    raise
+        await self._remove_copies()
         await self.engine.aclose()
+
+    async def _remove_copies(self) -> None:
+        """Also of those whose copying nobody has waited for. The youngest go first: they stand on the others."""
+        filters = json.dumps({"label": [f"{LABEL}={self.owner}"]})
+        found = await self.engine.ask("GET", "/images/json", params={"filters": filters, "all": "1"})
+        for copied in sorted(found, key=lambda one: one["Created"], reverse=True):
+            try:
+                await self.engine.ask("DELETE", f"/images/{copied['Id']}", params={"force": "1"})
+            except EngineError as exc:
+                if exc.status not in (404, 409):
+                    raise
 
 
 def check_tags(tags: Iterable[tuple[str, str]]) -> None:

@@ -44,6 +44,7 @@ class Machine:
         self._engine = engine
         self._container = container
         self._wanted = wanted
+        self._copying = asyncio.Lock()  # the engine pauses what it copies, and starts nothing in it
         self.ended = asyncio.ensure_future(self._wait())
 
     @classmethod
@@ -85,12 +86,17 @@ class Machine:
 
     async def run(self, argv: list[str], env: dict[str, str], workdir: str | None) -> Process:
         """Start a command in it, as root. Raises `EngineError`."""
-        return await Process.start(self._engine, self._container, argv, env, workdir)
+        async with self._copying:
+            return await Process.start(self._engine, self._container, argv, env, workdir)
 
     async def copy(self) -> Image:
-        """An image of all its files as they are now."""
+        """An image of all its files as they are now. Who gives up does not stop the engine, which has it paused meanwhile."""
+        return await asyncio.shield(asyncio.create_task(self._copied()))
+
+    async def _copied(self) -> Image:
         params = {"container": self._container, "pause": "1"}
-        made = await self._engine.ask("POST", "/commit", {"Labels": {LABEL: self._wanted.owner}}, params=params)
+        async with self._copying:
+            made = await self._engine.ask("POST", "/commit", {"Labels": {LABEL: self._wanted.owner}}, params=params)
         return Image(made["Id"], self._wanted.image.unset | frozenset(self._wanted.env))
 
     async def kill(self) -> None:

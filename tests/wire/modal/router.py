@@ -96,7 +96,7 @@ class Spoken:
     async def TaskSnapshotFilesystem(self, stream: Stream[Any, Any]) -> None:
         asked, sandbox = await self._asked(stream)
         try:
-            image_id = await self._fleet.copy(sandbox, asked.ttl_seconds)
+            image_id = await self._fleet.copy(sandbox, asked.snapshot_id, asked.ttl_seconds)
         except EngineError as exc:
             raise missing("Task", asked.task_id) from exc
         await stream.send_message(sr_pb2.TaskSnapshotFilesystemResponse(image_id=image_id))

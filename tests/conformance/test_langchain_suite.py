@@ -14,6 +14,9 @@ from sandboxes.portal import portal
 from sandboxes.providers.base import SandboxSpec
 from sandboxes.providers.registry import get_provider
 from sandboxes.sandbox import Sandbox
+from tests.wire.modal.fixtures import modal_by_hand
+
+__all__ = ["modal_by_hand"]
 
 PROGRAMS = "/tmp/programs"
 PATH = f"{PROGRAMS}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -80,3 +83,14 @@ class TestLocal(Suite):
 class TestDocker(Suite):
     provider = "docker"
     image = "fanfold-test/base:latest"
+
+
+@pytest.mark.docker
+class TestModal(Suite):
+    provider = "modal"
+    image = "fanfold-test/base:latest"
+
+    @pytest.fixture(scope="class", autouse=True)
+    @classmethod
+    def _served(cls, modal_by_hand: Mapping[str, str]) -> None:
+        """The provider finds the server in the environment."""

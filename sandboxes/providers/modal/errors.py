@@ -25,10 +25,9 @@ from sandboxes.errors import (
 SAID: Final = 500
 """Characters that are told of what the platform said."""
 KEYS: Final = "Set MODAL_TOKEN_ID and MODAL_TOKEN_SECRET to a token of your workspace, or run `modal token new` on this machine"
-_LOST = (
-    *(theirs.ServiceError, theirs.InternalError, theirs.ConnectionError, theirs.ClientClosed),
-    *(GRPCError, ProtocolError, StreamTerminatedError, OSError, EOFError),
-)
+_LOST = (theirs.ServiceError, theirs.InternalError, theirs.ConnectionError, theirs.ClientClosed)
+_BROKEN = (GRPCError, ProtocolError, StreamTerminatedError, OSError, EOFError)
+"""What the SDK lets through. Its own errors are of the first kind, too: they are looked at before."""
 _RATE = ("rate limit", "too many requests", "throttl")
 
 
@@ -57,12 +56,10 @@ def translated(what: str, exc: BaseException) -> FanfoldSandboxError:
         return ProviderUnavailable(f"Modal did not {what} within {said}: its service or the network is slow or gone. Try again")
     if isinstance(exc, theirs.TimeoutError | TimeoutError):
         return SandboxTimeout(f"Modal took too long to {what}: {said}")
-    if isinstance(exc, _LOST):
-        return ProviderUnavailable(
-            f"Modal cannot be reached, and did not {what}: {said}. Look at MODAL_SERVER_URL and the network"
-        )
-    if isinstance(exc, theirs.Error):
+    if isinstance(exc, theirs.Error) and not isinstance(exc, _LOST):
         return SandboxError(f"Modal failed to {what}: {said}")
+    if isinstance(exc, (*_LOST, *_BROKEN)):
+        return ProviderUnavailable(f"Modal cannot be reached to {what}: {said}. Look at MODAL_SERVER_URL and the network")
     raise exc
 
 

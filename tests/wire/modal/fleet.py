@@ -52,7 +52,7 @@ class Sandbox:
     name: str
     tags: dict[str, str]
     machine: Machine
-    idle_timeout: int
+    definition: api_pb2.Sandbox
     created_at: float = field(default_factory=time.time)
     result: Result = field(default_factory=Result)
     finished: asyncio.Event = field(default_factory=asyncio.Event)
@@ -157,10 +157,9 @@ class Fleet:
             machine = await Machine.start(self.engine, f"{definition.name or sandbox_id}-{sandbox_id[-6:]}", wanted)
         except EngineError as exc:
             raise GRPCError(Status.INTERNAL, str(exc)) from exc
-        idle = definition.idle_timeout_secs
-        made = Sandbox(sandbox_id, new_id("ta") + "V", app_id, definition.name, tags, machine, idle)
+        made = Sandbox(sandbox_id, new_id("ta") + "V", app_id, definition.name, tags, machine, definition)
         self.sandboxes[sandbox_id] = made
-        made.watch += [asyncio.create_task(self._until_exit(made)), asyncio.create_task(self._until_late(made, definition))]
+        made.watch += [asyncio.create_task(self._until_exit(made)), asyncio.create_task(self._until_late(made))]
         return made
 
     def _check(self, app_id: str, definition: api_pb2.Sandbox, tags: dict[str, str]) -> None:
@@ -183,14 +182,14 @@ class Fleet:
         status = Result.GENERIC_STATUS_SUCCESS if code == 0 else Result.GENERIC_STATUS_FAILURE
         await self.end(sandbox, Result(status=status, exitcode=code))
 
-    async def _until_late(self, sandbox: Sandbox, definition: api_pb2.Sandbox) -> None:
-        end = time.monotonic() + definition.timeout_secs
+    async def _until_late(self, sandbox: Sandbox) -> None:
+        end, idle = time.monotonic() + sandbox.definition.timeout_secs, sandbox.definition.idle_timeout_secs
         while (now := time.monotonic()) < end:
             if sandbox.busy:
                 sandbox.active_at = now
-            if sandbox.idle_timeout and now - sandbox.active_at > sandbox.idle_timeout:
+            if idle and now - sandbox.active_at > idle:
                 return await self.end(sandbox, Result(status=Result.GENERIC_STATUS_SUCCESS))
-            await asyncio.sleep(min(end - now, 0.1 if sandbox.idle_timeout else end - now))
+            await asyncio.sleep(min(end - now, 0.1 if idle else end - now))
         return await self.end(sandbox, Result(status=Result.GENERIC_STATUS_TIMEOUT))
 
     async def end(self, sandbox: Sandbox, result: Result) -> None:

@@ -20,11 +20,8 @@ if TYPE_CHECKING:
     from grpclib.server import Stream
 
 Serve = Callable[["Stream[Any, Any]"], Awaitable[None]]
-ACCOUNT_ALONE: Final = frozenset(
-    {"AuthTokenGet", "AppGetOrCreate", "EnvironmentGetOrCreate", "ImageGetOrCreate", "ImageFromId", "ImageDelete"}
-    | {"DictGetOrCreate", "DictUpdate", "DictGet", "DictPop", "DictContents", "SandboxGetFromName"}
-)
-"""Methods of the control plane that ask for the account's key alone. All others ask for a session's token as well."""
+NO_SESSION: Final = "SandboxGetFromName"
+"""The one method about sandboxes that asks for the account's key alone. All others ask for a session's token as well."""
 
 
 def complete(spoken: object, base: type[Any]) -> dict[str, Handler]:
@@ -82,7 +79,7 @@ class Guard:
             _count(stream, rpc, self.counts)
             if control:
                 self.keys.check_account(stream.metadata or {})
-                if rpc not in ACCOUNT_ALONE:
+                if rpc.startswith("Sandbox") and rpc != NO_SESSION:
                     self.keys.check_session(stream.metadata or {})
             if (fault := self.faults.take(rpc)) is not None:
                 await _before(fault, stream)

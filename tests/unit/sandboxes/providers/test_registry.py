@@ -9,13 +9,22 @@ import pytest
 from sandboxes.errors import InvalidSpec, ProviderUnavailable
 from sandboxes.providers.docker import DockerProvider
 from sandboxes.providers.local import LocalProvider
-from sandboxes.providers.registry import GROUP, IMAGE_VARIABLE, get_provider, provider_names
+from sandboxes.providers.modal import ModalProvider
+from sandboxes.providers.registry import (
+    GROUP,
+    IMAGE_VARIABLE,
+    MODAL_APP_VARIABLE,
+    MODAL_IMAGE_VARIABLE,
+    get_provider,
+    provider_names,
+)
 
 
 def test_our_own_providers_are_known(tmp_path):
-    assert {"docker", "local"} <= set(provider_names())
+    assert {"docker", "local", "modal"} <= set(provider_names())
     assert isinstance(get_provider("local", home=tmp_path), LocalProvider)
     assert isinstance(get_provider("docker", home=tmp_path), DockerProvider)
+    assert isinstance(get_provider("modal", home=tmp_path), ModalProvider)
 
 
 def test_an_unknown_name_is_refused_with_a_suggestion_and_the_list(tmp_path):
@@ -31,6 +40,10 @@ def test_a_name_that_is_like_nothing_gets_the_list_alone(tmp_path):
 def test_the_environment_chooses_the_default_image(tmp_path, monkeypatch):
     monkeypatch.setenv(IMAGE_VARIABLE, "example:1")
     assert get_provider("docker", home=tmp_path)._maker.default_image == "example:1"
+    monkeypatch.setenv(MODAL_IMAGE_VARIABLE, "example:2")
+    monkeypatch.setenv(MODAL_APP_VARIABLE, "other")
+    provider = get_provider("modal", home=tmp_path)
+    assert (provider._default_image, provider._platform.app_name) == ("example:2", "other")
 
 
 def run_python(script, *paths):
@@ -42,12 +55,14 @@ def test_nothing_of_a_provider_is_imported_before_it_is_asked_for():
     script = """
         import sys
         import sandboxes.providers.registry
-        print([name for name in ("docker", "sandboxes.providers.docker", "sandboxes.providers.local") if name in sys.modules])
+        names = ("docker", "modal", *(f"sandboxes.providers.{name}" for name in ("docker", "local", "modal")))
+        print([name for name in names if name in sys.modules])
     """
     assert run_python(script).stdout == "[]\n"
 
 
-def test_a_missing_sdk_is_told_with_the_way_to_get_it(tmp_path):
+@pytest.mark.parametrize("name", ["docker", "modal"])
+def test_a_missing_sdk_is_told_with_the_way_to_get_it(name):
     script = """
         import sys
         from pathlib import Path
@@ -56,16 +71,16 @@ def test_a_missing_sdk_is_told_with_the_way_to_get_it(tmp_path):
 
         class Missing:
             def find_spec(self, name, path=None, target=None):
-                if name == "docker":
-                    raise ModuleNotFoundError("No module named 'docker'", name="docker")
+                if name == sys.argv[1]:
+                    raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
         sys.meta_path.insert(0, Missing())
         try:
-            get_provider("docker", home=Path("."))
+            get_provider(sys.argv[1], home=Path("."))
         except ProviderUnavailable as exc:
             print(exc)
     """
-    assert "pip install 'fanfold[docker]'" in run_python(script).stdout
+    assert f"pip install 'fanfold[{name}]'" in run_python(script, name).stdout
 
 
 @pytest.fixture

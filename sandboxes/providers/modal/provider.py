@@ -6,14 +6,13 @@ import asyncio
 import contextlib
 import math
 import re
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import modal
-from modal.exception import AlreadyExistsError
 
-from sandboxes.errors import InvalidSpec, ProviderUnavailable, SandboxError, SandboxGone, SandboxNotFound, Unsupported
+from sandboxes.errors import InvalidSpec, SandboxError, SandboxGone, SandboxNotFound, Unsupported
 from sandboxes.providers import copying
 from sandboxes.providers.base import (
     Capabilities,
@@ -24,17 +23,14 @@ from sandboxes.providers.base import (
     SandboxSpec,
     Scope,
     SnapshotHandle,
-    lifetime_stamps,
-    new_sandbox_id,
     new_snapshot_id,
 )
-from sandboxes.providers.modal import layout, snapshots, tags
+from sandboxes.providers.modal import layout, making, snapshots, tags
 from sandboxes.providers.modal.exec import SandboxExec
 from sandboxes.providers.modal.platform import Platform
 from sandboxes.providers.modal.stream import ExecStream
 from sandboxes.sandbox import Sandbox
 from sandboxes.toolbox.attached import ToolboxSandbox
-from sandboxes.toolbox.bundle import bundle
 from sandboxes.toolbox.client import connect
 from sandboxes.toolbox.shell import ShellSandbox
 
@@ -43,12 +39,6 @@ DEFAULT_APP: Final = "fanfold"
 DEFAULT_IMAGE: Final = "python:3.12-slim"
 LONGEST_SECONDS: Final = 86_400
 """What the platform lets a sandbox live at most."""
-BUILD_SECONDS: Final = 900.0
-"""How long the platform may take for an image that it has not used before."""
-CREATE_SECONDS: Final = 120.0
-"""How long the platform may take to answer that a sandbox is made."""
-BOOT_SECONDS: Final = 120.0
-"""How long a sandbox may take from there to its first answer."""
 ATTACH_SECONDS: Final = 30.0
 """How long attaching may take."""
 FORK_KEPT_SECONDS: Final = 3600
@@ -59,7 +49,6 @@ ATTACH_PAUSE: Final = 0.5
 """Seconds between two of these."""
 LISTED_AT_ONCE: Final = 16
 """Sandboxes whose tags are asked for at the same time."""
-_MEBIBYTE: Final = 1024**2
 _VARIABLE: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _RESERVED: Final = ("/proc", "/sys", "/dev", layout.OWN)
 _NOTES: Final = (
@@ -71,13 +60,13 @@ _NOTES: Final = (
 class ModalProvider(SandboxProvider):
     """Lifecycle of sandboxes in one app of Modal. The SDK takes its key from the environment, or from its own file."""
 
-    name = "modal"
+    name = making.PROVIDER
 
     def __init__(self, default_image: str = DEFAULT_IMAGE, *, app: str = DEFAULT_APP) -> None:
         self._default_image = default_image
         self._platform = Platform(app)
+        self._maker = making.Maker(self._platform, default_image)
         self._book = snapshots.Book(self._platform)
-        self._images: dict[str, modal.Image] = {}
 
     async def capabilities(self) -> Capabilities:
         """See `SandboxProvider`."""
@@ -117,106 +106,19 @@ class ModalProvider(SandboxProvider):
         """See `SandboxProvider`."""
         await self.check(spec)
         if from_snapshot is None:
-            return await self._make(spec, labels)
+            return await self._maker.make(spec, labels)
         written = await self._book.read(from_snapshot.id)
         if not (image_id := str(written.data.get("image") or "")):
             raise SandboxNotFound(f"Modal snapshot {written.id} was never finished: delete it")
         kept, image = written.told_spec, modal.Image.from_id(image_id, client=await self._platform.client())
         if _fits(spec, kept):
-            return await self._make(spec, labels, image)
+            return await self._maker.make(spec, labels, image)
         # Who is another user, or of another image, gets the files from a sandbox that is not.
-        between = await self._make(kept, labels, image)
+        between = await self._maker.make(kept, labels, image)
         try:
             return copying.only(await copying.forked(self, between, spec, [labels or {}]))
         finally:
             await self.destroy(between)
-
-    async def _make(
-        self, spec: SandboxSpec, labels: Mapping[str, str] | None, copied: modal.Image | None = None
-    ) -> SandboxHandle:
-        """Make a sandbox of the spec's image, or of a copy of another one's files."""
-        sandbox_id = new_sandbox_id()
-        created_at, expires_at = lifetime_stamps(spec)
-        told = {"id": sandbox_id, "labels": dict(labels or {}), "created_at": created_at, "expires_at": expires_at}
-        marks = {**tags.labels_as_tags(labels or {}), **tags.packed({**told, "workdir": spec.workdir, **spec.told()})}
-        image = copied or await self._image(spec.image or self._default_image)
-        await self._started(sandbox_id, spec, self._asked(sandbox_id, spec, image, marks, inherited=copied is not None))
-        try:
-            transport = await self._install(sandbox_id)
-        except BaseException:
-            await asyncio.shield(self._platform.terminate(sandbox_id))
-            raise
-        data = {"transport": transport, "workdir": spec.workdir, **spec.told()}
-        return SandboxHandle(self.name, sandbox_id, dict(labels or {}), created_at, expires_at, data)
-
-    async def _image(self, name: str) -> modal.Image:
-        """An image of a registry, or of Modal by its id (`im-...`); built once for each provider."""
-        if name not in self._images:
-            client, app = await self._platform.client(), await self._platform.app()
-            if name.startswith("im-"):
-                self._images[name] = modal.Image.from_id(name, client=client)
-            else:
-                building = modal.Image.from_registry(name).build.aio(app)
-                self._images[name] = await self._platform.ask(f"get the image {name!r}", building, BUILD_SECONDS)
-        return self._images[name]
-
-    async def _asked(
-        self, sandbox_id: str, spec: SandboxSpec, image: modal.Image, marks: dict[str, str], *, inherited: bool
-    ) -> modal.Sandbox:
-        """The request for a sandbox. Its name is its id: so there is never a second one, however often this is asked."""
-        client = await self._platform.client()
-        limits = spec.resources
-        memory = None if limits.memory is None else math.ceil(limits.memory / _MEBIBYTE)
-        try:
-            return await modal.Sandbox.create.aio(
-                *layout.boot(sandbox_id, spec, inherited=inherited),
-                app=await self._platform.app(),
-                name=sandbox_id,
-                tags=marks,
-                image=image,
-                secrets=[modal.Secret.from_dict({"HOME": layout.HOME, **spec.env})],
-                timeout=math.ceil(spec.lifetime),
-                cpu=None if limits.cpu is None else (limits.cpu, limits.cpu),
-                memory=None if memory is None else (memory, memory),
-                block_network=spec.network == "none",
-                outbound_domain_allowlist=list(spec.allowed_hosts) if spec.network == "allowlist" else None,
-                client=client,
-            )
-        except AlreadyExistsError:  # the answer to an earlier try was lost
-            return await self._platform.look_up(sandbox_id)
-
-    async def _started(self, sandbox_id: str, spec: SandboxSpec, asked: Awaitable[modal.Sandbox]) -> None:
-        """Await a request for a sandbox. When this raises, there is none."""
-        asking = asyncio.ensure_future(self._platform.ask("make a sandbox", asked, CREATE_SECONDS))
-        try:
-            self._platform.met(sandbox_id, await asyncio.shield(asking))
-        except ProviderUnavailable as exc:
-            if type(exc) is not ProviderUnavailable or not await self._was_made(sandbox_id):
-                raise
-        except asyncio.CancelledError:
-            # It may have been sent: what it makes is known only at its end.
-            await asyncio.wait([asking])
-            with contextlib.suppress(Exception):
-                asking.result()
-                await self._platform.terminate(sandbox_id)
-            raise
-        except SandboxNotFound as exc:
-            raise SandboxNotFound(f"the image that the sandbox was to be made of is gone from Modal: {exc}") from exc
-
-    async def _was_made(self, sandbox_id: str) -> bool:
-        """Whether a sandbox is there whose making was not confirmed. When that cannot be known, it ends unclaimed."""
-        try:
-            self._platform.met(sandbox_id, await self._platform.look_up(sandbox_id))
-        except (SandboxError, ProviderUnavailable):
-            return False
-        return True
-
-    async def _install(self, sandbox_id: str) -> str:
-        """Bring the toolbox in; the transport that the sandbox needs."""
-        run = SandboxExec(self._platform, sandbox_id, root=True)
-        argv = layout.install(sandbox_id, len(bundle()))
-        answer = await run(argv, bundle(), deadline=BOOT_SECONDS, cap=4096)
-        return _transport(answer.stdout, answer.stderr)
 
     async def attach(self, handle: SandboxHandle) -> Sandbox:
         """See `SandboxProvider`."""
@@ -235,7 +137,7 @@ class ModalProvider(SandboxProvider):
         """Ask the sandbox what its boot script found out; for handles that come from `find`."""
         run = SandboxExec(self._platform, sandbox_id)
         answer = await run(layout.transport(sandbox_id), deadline=ATTACH_SECONDS, cap=4096)
-        return _transport(answer.stdout, answer.stderr)
+        return making.read_transport(answer.stdout, answer.stderr)
 
     async def _attach_shell(self, sandbox_id: str, workdir: str, held: contextlib.AsyncExitStack) -> Sandbox:
         run, state = SandboxExec(self._platform, sandbox_id), layout.state(sandbox_id)
@@ -291,7 +193,7 @@ class ModalProvider(SandboxProvider):
             return await copying.forked(self, handle, wanted, each)
         seconds = math.ceil(wanted.lifetime) + FORK_KEPT_SECONDS
         image = await snapshots.image_of(self._platform, handle.id, seconds=seconds)
-        return await copying.settled([self._make(wanted, one, image) for one in each], self)
+        return await copying.settled([self._maker.make(wanted, one, image) for one in each], self)
 
     async def snapshot(self, handle: SandboxHandle, labels: Mapping[str, str] | None = None) -> SnapshotHandle:
         """See `SandboxProvider`. It is kept for `snapshots.KEPT_SECONDS`."""
@@ -364,14 +266,6 @@ class _Shell(ShellSandbox):
         """See `Sandbox`."""
         await super().aclose()
         await self.held.aclose()
-
-
-def _transport(stdout: bytes, stderr: str) -> str:
-    transport = stdout.decode("utf-8", "replace").strip()
-    if transport not in ("helper", "sh"):
-        why = transport.removeprefix("failed: ") or stderr.strip() or "it said nothing"
-        raise SandboxError(f"the Modal sandbox has not come up: {why[:500]}")
-    return transport
 
 
 def _fits(spec: SandboxSpec, parent: SandboxSpec) -> bool:

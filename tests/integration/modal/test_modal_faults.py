@@ -16,8 +16,7 @@ from sandboxes.errors import (
     SandboxNotFound,
 )
 from sandboxes.providers.base import SandboxHandle
-from sandboxes.providers.modal import ModalProvider, platform
-from sandboxes.providers.modal import provider as module
+from sandboxes.providers.modal import ModalProvider, making, platform
 from sandboxes.sandbox import CommandSpec
 from tests.integration.modal.conftest import IMAGE, until
 from tests.wire.modal.faults import ALWAYS
@@ -87,7 +86,7 @@ async def test_a_slow_answer_is_waited_for(ready, server, labels, create):
 
 
 async def test_an_answer_that_does_not_come_is_given_up_and_nothing_is_left(ready, server, create, monkeypatch):
-    monkeypatch.setattr(module, "CREATE_SECONDS", 0.5)
+    monkeypatch.setattr(making, "CREATE_SECONDS", 0.5)
     server.faults.add("SandboxCreateV2", "slow", times=ALWAYS, seconds=3600)
     with pytest.raises(ProviderUnavailable, match=r"did not make a sandbox within 0\.5 s"):
         await create()
@@ -104,7 +103,7 @@ async def test_a_create_whose_answer_was_lost_is_found_again_and_not_paid_twice(
 
 
 async def test_a_create_that_was_never_confirmed_is_found_by_its_name(provider, ready, server, labels, create, monkeypatch):
-    monkeypatch.setattr(module, "CREATE_SECONDS", 3.0)
+    monkeypatch.setattr(making, "CREATE_SECONDS", 3.0)
     server.faults.add("SandboxCreateV2", "lost-after")
     server.faults.add("SandboxCreateV2", "slow", times=ALWAYS, seconds=3600)
     handle = await create()

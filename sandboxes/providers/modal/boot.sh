@@ -55,7 +55,7 @@ case $user in
 esac
 setpriv=$(command -v setpriv) || fail "the image has no setpriv (util-linux), with which the sandbox's user is made harmless"
 mkdir -p "$workdir" "$home" "$state/sh/running" "$state/sh/calls" || fail "$workdir cannot be made"
-chown -R "$uid:$gid" "$state" 2>"$log" && chown "$uid:$gid" "$workdir" "$home" 2>"$log" || fail "$(cat "$log")"
+chown -R "$uid:$gid" "$state" 2>"$log" && chown -h "$uid:$gid" "$workdir" "$home" 2>"$log" || fail "$(cat "$log")"
 chmod 700 "$state"
 numeric=$(stat -c %u "$state")
 
@@ -102,7 +102,8 @@ while :; do
         continue
     fi
     for one in "$state"/sh/running/*; do
-        [ -e "$one" ] && : >"$state/sh/active"
+        # As the user: root would follow a link that was put there.
+        [ -e "$one" ] && "$own/as" /bin/sh -c ': >"$1"' sh "$state/sh/active"
         break
     done
     [ $(($(date +%s) - $(stat -c %Y "$state/sh/active"))) -le "$idle" ] || exit 0

@@ -8,7 +8,8 @@ from modal_proto import api_pb2
 
 from sandboxes.errors import ImageNotFound, InvalidSpec, SandboxError, Unsupported
 from sandboxes.providers.base import SandboxSpec
-from sandboxes.providers.modal import ModalProvider
+from sandboxes.providers.modal import ModalProvider, layout
+from sandboxes.sandbox import CommandSpec
 from tests.integration.modal.conftest import IMAGE
 
 pytestmark = pytest.mark.docker
@@ -120,8 +121,6 @@ async def test_who_is_gone_leaves_a_command_that_goes_on_and_whose_result_is_tol
     handle = await create(idle_timeout=30)
     first = ModalProvider(IMAGE)
     sandbox = await first.attach(handle)
-    from sandboxes.sandbox import CommandSpec
-
     await sandbox.start(CommandSpec("echo begun; while [ ! -e go ]; do sleep 0.05; done; exit 7"), call_id="long")
     await sandbox.aclose()
     await first.aclose()
@@ -132,8 +131,6 @@ async def test_who_is_gone_leaves_a_command_that_goes_on_and_whose_result_is_tol
 
 
 async def test_a_sandbox_that_nobody_claims_ends_by_itself(server, provider, labels, monkeypatch):
-    from sandboxes.providers.modal import layout
-
     monkeypatch.setattr(layout, "CLAIM_SECONDS", 0)
     server.faults.add("TaskExecStart", "slow", times=1, seconds=20)
     begin = time.monotonic()
@@ -141,3 +138,13 @@ async def test_a_sandbox_that_nobody_claims_ends_by_itself(server, provider, lab
         await provider.create(SandboxSpec(), labels)
     assert time.monotonic() - begin < 60
     assert server.sandboxes() == []
+
+
+async def test_root_follows_no_link_that_the_sandbox_has_put_where_its_state_is(provider, create):
+    handle = await create(image="fanfold-test/nopython:latest", idle_timeout=30)
+    async with await provider.attach(handle) as sandbox:
+        active = f"/.fanfold/{handle.id}/state/sh/active"
+        # The boot script looks after the idle limit each second.
+        script = f"ln -sf /etc/passwd {active}; sleep 3; wc -c < /etc/passwd > size; rm {active}"
+        await (await sandbox.start(CommandSpec(script))).wait()
+        assert int((await sandbox.aexecute("cat size")).output) > 0

@@ -96,11 +96,11 @@ fi
 : >"$state/sh/active"
 chown "$uid:$gid" "$state/sh/active"
 say sh
-while :; do
-    if [ "$idle" = 0 ]; then
-        sleep 3600
-        continue
-    fi
+# Who kills all that is the sandbox's ends the sandbox: what ran is not known any more, and would be waited for for ever.
+"$own/as" sleep 90000 &
+keeper=$!
+[ "$idle" != 0 ] || wait "$keeper"
+while kill -0 "$keeper" 2>/dev/null; do
     for one in "$state"/sh/running/*; do
         # As the user: root would follow a link that was put there.
         [ -e "$one" ] && "$own/as" /bin/sh -c ': >"$1"' sh "$state/sh/active"
@@ -109,3 +109,4 @@ while :; do
     [ $(($(date +%s) - $(stat -c %Y "$state/sh/active"))) -le "$idle" ] || exit 0
     sleep 1
 done
+exit 72

@@ -13,7 +13,7 @@ from sandboxes.providers.modal import layout
 from sandboxes.providers.modal.platform import Platform, Process
 from sandboxes.toolbox.shell_exec import ExecResult
 
-INPUT: Final = 4 * 1024 * 1024
+INPUT: Final = 1024 * 1024
 """Bytes of input in one request."""
 STDERR_CAP: Final = 64 * 1024
 """Bytes of stderr that are kept, the first ones."""
@@ -47,11 +47,11 @@ class SandboxExec:
     async def _finish(self, process: Process, stdin: bytes, cap: int) -> ExecResult:
         feeding = asyncio.ensure_future(_feed(process, stdin))
         try:
-            out = await _read(process.stdout, cap)
+            out = await read(process.stdout, cap)
             if len(out) > cap:
                 raise ProtocolError(f"the sandbox sent more than the {cap} bytes that it was asked for")
             code = await process.wait.aio()
-            said = b"" if out else await _read(process.stderr, STDERR_CAP)
+            said = b"" if out else await read(process.stderr, STDERR_CAP)
         finally:
             feeding.cancel()
             with contextlib.suppress(Exception, asyncio.CancelledError):
@@ -68,8 +68,8 @@ async def _feed(process: Process, stdin: bytes) -> None:
         await process.stdin.drain.aio()
 
 
-async def _read(stream: Process, cap: int) -> bytearray:
-    """What is printed there, and at most a piece more than `cap` bytes of it."""
+async def read(stream: Process, cap: int) -> bytearray:
+    """What is printed to a stream, and at most a piece more than `cap` bytes of it."""
     found = bytearray()
     async for piece in stream:
         found += piece

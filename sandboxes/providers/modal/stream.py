@@ -13,12 +13,15 @@ from typing import Final
 
 from modal.exception import Error
 
+from sandboxes.providers.modal.exec import read
 from sandboxes.providers.modal.platform import Process
 
 INPUT: Final = 4 * 1024 * 1024
 """Bytes of input that go in one request at most; what has gathered meanwhile goes together."""
 CLOSE_SECONDS: Final = 2.0
 """How long a command may take to end after its stdin was closed."""
+SAID: Final = 500
+"""Bytes of a complaint that are told."""
 _RECEIVE: Final = 256 * 1024
 _BROKEN = (Error, OSError, EOFError)
 
@@ -61,12 +64,12 @@ class ExecStream:
         with contextlib.suppress(OSError):
             self._inner.shutdown(socket.SHUT_WR)
 
-    async def complaint(self, cap: int = 500) -> str:
-        """What the command has said on stderr, when it has ended."""
+    async def complaint(self) -> str:
+        """The beginning of what the command has said on stderr, when it has ended."""
         with contextlib.suppress(TimeoutError, *_BROKEN):
             async with asyncio.timeout(CLOSE_SECONDS):
-                said: bytes = await self._process.stderr.read.aio()
-                return said.decode("utf-8", "replace").strip()[-cap:]
+                said = await read(self._process.stderr, SAID)
+                return bytes(said[:SAID]).decode("utf-8", "replace").strip()
         return ""
 
     async def aclose(self) -> None:

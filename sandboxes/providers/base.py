@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -23,6 +23,7 @@ Network = Literal["none", "public", "allowlist"]
 Scope = Literal["workspace", "filesystem"]
 """What a fork carries: the working directory, or also what was changed of a writable system."""
 
+GIB: Final = 1024**3
 _UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4, "ki": 1024, "mi": 1024**2, "gi": 1024**3, "ti": 1024**4}
 
 
@@ -138,6 +139,8 @@ class Capabilities:
     """What a memory limit holds for: the sandbox as a whole, or each of its processes."""
     pids: bool = False
     disk: bool = False
+    whole: bool = False
+    """Whether cores, memory and disk can only be limited in whole cores and GiB."""
     mounts: bool = False
     idle_timeout: bool = False
     runtime: bool = False
@@ -160,15 +163,19 @@ class Capabilities:
             "rootfs": self.rootfs or spec.rootfs is None,
             "system: overlay": self.writable_system or spec.system == "read-only",
             "user": self.user or spec.user is None,
-            "resources.cpu": self.cpu or spec.resources.cpu is None,
-            "resources.memory": self.memory != "no" or spec.resources.memory is None,
+            "resources.cpu": spec.resources.cpu is None or (self.cpu and self._fits(spec.resources.cpu, 1)),
+            "resources.memory": spec.resources.memory is None
+            or (self.memory != "no" and self._fits(spec.resources.memory, GIB)),
             "resources.pids": self.pids or spec.resources.pids is None,
-            "resources.disk": self.disk or spec.resources.disk is None,
+            "resources.disk": spec.resources.disk is None or (self.disk and self._fits(spec.resources.disk, GIB)),
             "mounts": self.mounts or not spec.mounts,
             "idle_timeout": self.idle_timeout or spec.idle_timeout is None,
             "runtime": self.runtime or spec.runtime is None,
         }
         return [what for what, can in asked.items() if not can]
+
+    def _fits(self, value: float, step: int) -> bool:
+        return not self.whole or value % step == 0
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,12 @@ def main():
     serve.add_argument("--idle", type=float, default=0, help="seconds without a request or a running command; 0 is for ever")
     serve.add_argument("--unclaimed", type=float, default=0, help="seconds for the first client to come; 0 is for ever")
     serve.add_argument("--limit", action="append", default=[], metavar="NAME=N", help="resource limit, hard: NPROC, AS")
+    serve.add_argument("--ward", action="store_true", help="drop privileges, and end every process with the server")
+    serve.add_argument("--user", metavar="UID:GID", help="with --ward: whom root becomes")
     connect = commands.add_parser("connect")
     connect.add_argument("--socket", required=True)
     connect.add_argument("--wait", type=float, default=10, help="seconds to wait for the socket")
+    connect.add_argument("--terminal", nargs=2, metavar="HALF", help="stdin is a terminal; the halves of a mark")
     arguments = parser.parse_args()
     return _serve(arguments) if arguments.command == "serve" else _connect(arguments)
 
@@ -40,6 +43,10 @@ def _serve(arguments):
     from .drafts import UMASK
     from .server import Server
 
+    if arguments.ward:
+        from . import ward
+
+        ward.enter(arguments.user)
     os.umask(UMASK)
     for limit in arguments.limit:
         name, _, value = limit.partition("=")
@@ -84,6 +91,11 @@ def _connect(arguments):
                 sys.stderr.write("toolbox: cannot connect to {}: {}\n".format(arguments.socket, exc))
                 return 1
             time.sleep(0.01)
+    if arguments.terminal:
+        from . import terminal
+
+        terminal.bridge(sock, "".join(arguments.terminal).encode())
+        return 0
     return _bridge(sock)
 
 

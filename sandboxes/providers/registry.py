@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Final
 
 from sandboxes.errors import InvalidSpec, ProviderUnavailable
@@ -25,6 +25,8 @@ MODAL_IMAGE_VARIABLE: Final = "FANFOLD_MODAL_IMAGE"
 """Environment variable: the image of Modal sandboxes whose spec names none."""
 MODAL_APP_VARIABLE: Final = "FANFOLD_MODAL_APP"
 """Environment variable: the app of Modal that sandboxes belong to."""
+DAYTONA_IMAGE_VARIABLE: Final = "FANFOLD_DAYTONA_IMAGE"
+"""Environment variable: the image, or `snapshot:NAME`, of Daytona sandboxes whose spec names none."""
 
 
 def provider_names() -> list[str]:
@@ -60,36 +62,38 @@ def _local(home: Path) -> SandboxProvider:
 
 
 def _docker(_home: Path) -> SandboxProvider:
-    try:
-        module = importlib.import_module("sandboxes.providers.docker")
-    except ModuleNotFoundError as exc:
-        if exc.name is None or exc.name.partition(".")[0] != "docker":
-            raise
-        raise ProviderUnavailable(
-            "provider 'docker' needs the Docker SDK for Python, which is not installed: pip install 'fanfold[docker]'"
-        ) from exc
-    image = os.environ.get(IMAGE_VARIABLE) or module.DEFAULT_IMAGE
-    made: SandboxProvider = module.DockerProvider(image)
+    module = _with_sdk("docker", "the Docker SDK for Python", ("docker",))
+    made: SandboxProvider = module.DockerProvider(os.environ.get(IMAGE_VARIABLE) or module.DEFAULT_IMAGE)
     return made
 
 
 def _modal(_home: Path) -> SandboxProvider:
-    try:
-        module = importlib.import_module("sandboxes.providers.modal")
-    except ModuleNotFoundError as exc:
-        if exc.name is None or exc.name.partition(".")[0] not in ("modal", "modal_proto", "grpclib"):
-            raise
-        raise ProviderUnavailable(
-            "provider 'modal' needs Modal's SDK, which is not installed: pip install 'fanfold[modal]'"
-        ) from exc
+    module = _with_sdk("modal", "Modal's SDK", ("modal", "modal_proto", "grpclib"))
     image = os.environ.get(MODAL_IMAGE_VARIABLE) or module.DEFAULT_IMAGE
-    app = os.environ.get(MODAL_APP_VARIABLE) or module.DEFAULT_APP
-    made: SandboxProvider = module.ModalProvider(image, app=app)
+    made: SandboxProvider = module.ModalProvider(image, app=os.environ.get(MODAL_APP_VARIABLE) or module.DEFAULT_APP)
     return made
 
 
+def _daytona(_home: Path) -> SandboxProvider:
+    module = _with_sdk("daytona", "the Daytona SDK", ("daytona",))
+    made: SandboxProvider = module.DaytonaProvider(os.environ.get(DAYTONA_IMAGE_VARIABLE, ""))
+    return made
+
+
+def _with_sdk(name: str, sdk: str, packages: tuple[str, ...]) -> ModuleType:
+    """The module of a provider. Raises `ProviderUnavailable` when its SDK, whose packages begin with one of these, is missing."""
+    try:
+        return importlib.import_module(f"sandboxes.providers.{name}")
+    except ModuleNotFoundError as exc:
+        if exc.name is None or not exc.name.partition(".")[0].startswith(packages):
+            raise
+        raise ProviderUnavailable(
+            f"provider {name!r} needs {sdk}, which is not installed: pip install 'fanfold[{name}]'"
+        ) from exc
+
+
 _BUILT_IN: Final[Mapping[str, Callable[[Path], SandboxProvider]]] = MappingProxyType(
-    {"local": _local, "docker": _docker, "modal": _modal}
+    {"local": _local, "docker": _docker, "modal": _modal, "daytona": _daytona}
 )
 
 

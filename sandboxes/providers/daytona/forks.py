@@ -1,0 +1,217 @@
+"""Copies of sandboxes on the platform: its own forks, where a sandbox's class has them, and snapshots."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from daytona import (
+    AsyncDaytona,
+    AsyncSandbox,
+    DaytonaBadRequestError,
+    DaytonaConflictError,
+    DaytonaError,
+    DaytonaForbiddenError,
+    DaytonaNotFoundError,
+    DaytonaUnprocessableEntityError,
+)
+
+from sandboxes.errors import FanfoldSandboxError, SandboxError
+from sandboxes.providers import copying
+from sandboxes.providers.base import (
+    Forked,
+    SandboxHandle,
+    SandboxSpec,
+    SnapshotHandle,
+    lifetime_stamps,
+    new_sandbox_id,
+    new_snapshot_id,
+)
+from sandboxes.providers.daytona import making, records
+from sandboxes.providers.daytona.account import PAUSE, Account
+from sandboxes.providers.daytona.errors import is_full, translated
+
+if TYPE_CHECKING:
+    from sandboxes.providers.daytona.provider import DaytonaProvider
+
+COPY_SECONDS: Final = 600.0
+"""How long the platform may take to copy a sandbox."""
+BUSY_SECONDS: Final = 120.0
+"""How long a parent may be busy with another fork, or with a snapshot."""
+PAGE: Final = 100
+PAGES: Final = 100
+"""Pages of snapshots that are looked through at most."""
+
+
+def fits(spec: SandboxSpec, parent: SandboxSpec) -> bool:
+    """Whether a copy of a whole sandbox can be what `spec` asks for."""
+    same = ("image", "system", "workdir", "network", "allowed_hosts")
+    limits = ("cpu", "memory", "disk")
+    alike = all(getattr(spec, name) == getattr(parent, name) for name in same)
+    return alike and all(getattr(spec.resources, name) == getattr(parent.resources, name) for name in limits)
+
+
+class _NotHere(Exception):
+    """The platform cannot copy this sandbox in this way."""
+
+
+async def native(
+    provider: DaytonaProvider,
+    account: Account,
+    parent: AsyncSandbox,
+    spec: SandboxSpec,
+    each: Sequence[Mapping[str, str]],
+) -> list[Forked] | None:
+    """Forks of the platform's own, for each its handle or why there is none; None when this sandbox cannot be forked.
+
+    A parent is forked once at a time: the requests come one after the other, what follows them goes on side by side.
+    """
+    gate = asyncio.Lock()
+
+    async def child(labels: Mapping[str, str]) -> SandboxHandle:
+        plan = records.Plan(new_sandbox_id(), dict(labels), *lifetime_stamps(spec))
+
+        async def make() -> SandboxHandle:
+            async with gate:
+                made = await _forked(account, parent, plan.id)
+            wanted = records.labels(plan, spec, None)
+            await account.run("label a fork", lambda _: made.set_labels(wanted))
+            await account.run("limit a fork", lambda _: made.set_ttl(records.minutes(spec)))
+            return await provider.adopted(made, spec, plan, copied=True)
+
+        return await provider.all_or_nothing(make(), [plan.id])
+
+    try:
+        first = await child(each[0])
+    except _NotHere:
+        return None
+    except FanfoldSandboxError as exc:
+        first_or_error: Forked = exc
+    else:
+        first_or_error = first
+    try:
+        rest = await copying.settled([child(one) for one in each[1:]], provider) if each[1:] else []
+    except BaseException:
+        if isinstance(first_or_error, SandboxHandle):
+            await asyncio.shield(provider.destroy(first_or_error))
+        raise
+    return [first_or_error, *rest]
+
+
+async def _forked(account: Account, parent: AsyncSandbox, name: str) -> AsyncSandbox:
+    """One fork, that runs. Raises `_NotHere`, or ours."""
+    end = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            return await parent.fork(name, timeout=COPY_SECONDS)
+        except (DaytonaUnprocessableEntityError, DaytonaForbiddenError) as exc:
+            if is_full(exc):
+                raise translated(exc, "fork a sandbox") from exc
+            raise _NotHere from exc
+        except (DaytonaError, OSError, TimeoutError) as exc:
+            found = await account.find(name)
+            if found is not None:
+                return await making.started(account, found, COPY_SECONDS)
+            if not _is_busy(exc) or time.monotonic() > end:
+                raise translated(exc, "fork a sandbox") from exc
+        await asyncio.sleep(PAUSE)
+
+
+def _is_busy(exc: BaseException) -> bool:
+    busy = isinstance(exc, DaytonaBadRequestError) and "started state" in str(exc)
+    return busy or isinstance(exc, DaytonaConflictError)
+
+
+async def by_snapshot(
+    provider: DaytonaProvider,
+    account: Account,
+    parent: AsyncSandbox,
+    spec: SandboxSpec,
+    each: Sequence[Mapping[str, str]],
+) -> list[Forked] | None:
+    """Children of one snapshot, which goes when they are made; None when this sandbox cannot be kept."""
+    told = {"workdir": spec.workdir, "spec": {}}
+    mark = {"fanfold.fork": parent.name}
+    kept_for_now = SnapshotHandle(records.NAME, new_snapshot_id(), mark, lifetime_stamps(spec)[0], "", told)
+    name = records.snapshot_name(kept_for_now)
+    if not await kept(account, parent, name):
+        return None
+    try:
+        return await copying.settled([provider.made(spec, one, snapshot=name) for one in each], provider)
+    finally:
+        await asyncio.shield(forget(account, name))
+
+
+async def kept(account: Account, parent: AsyncSandbox, name: str) -> bool:
+    """Keep a sandbox as a snapshot of this name; False when this sandbox cannot be. Given up, it leaves none."""
+    making = asyncio.ensure_future(_keep(account, parent, name))
+    try:
+        return await asyncio.shield(making)
+    except BaseException:
+        if not making.done():
+            await asyncio.wait([making], timeout=COPY_SECONDS)
+        with contextlib.suppress(FanfoldSandboxError):
+            await forget(account, name)
+        raise
+
+
+async def _keep(account: Account, parent: AsyncSandbox, name: str) -> bool:
+    end = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            await parent.create_snapshot(name, timeout=COPY_SECONDS)
+            return await _active(account, name)
+        except (DaytonaUnprocessableEntityError, DaytonaForbiddenError) as exc:
+            if is_full(exc):
+                raise translated(exc, "keep a snapshot") from exc
+            return False
+        except (DaytonaError, OSError, TimeoutError) as exc:
+            if name in await names(account):
+                return await _active(account, name)
+            if not _is_busy(exc) or time.monotonic() > end:
+                raise translated(exc, "keep a snapshot") from exc
+        await asyncio.sleep(PAUSE)
+
+
+async def _active(account: Account, name: str) -> bool:
+    """Wait until a snapshot can be used: the platform tells it only when it is asked. Raises `SandboxError`."""
+    end = time.monotonic() + COPY_SECONDS
+    pause = PAUSE / 10
+    while time.monotonic() < end:
+        found = await account.run("look at a snapshot", lambda client: client.snapshot.get(name))
+        state = str(getattr(found.state, "value", found.state))
+        if state == "active":
+            return True
+        if state in ("error", "build_failed", "removing"):
+            raise SandboxError(f"Daytona could not keep the sandbox: {found.error_reason or state}")
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, 1.0)
+    raise SandboxError(f"Daytona did not keep the sandbox within {COPY_SECONDS:g} s")
+
+
+async def names(account: Account) -> list[str]:
+    """The names of all snapshots of the account."""
+
+    async def listed(client: AsyncDaytona) -> list[str]:
+        found: list[str] = []
+        for page in range(1, PAGES + 1):
+            answer = await client.snapshot.list(page=page, limit=PAGE)
+            found += [one.name for one in answer.items]
+            if page >= answer.total_pages:
+                break
+        return found
+
+    return await account.run("list snapshots", listed)
+
+
+async def forget(account: Account, name: str) -> None:
+    """Delete a snapshot. What is gone is no error."""
+
+    async def delete(client: AsyncDaytona) -> None:
+        with contextlib.suppress(DaytonaNotFoundError):
+            await client.snapshot.delete(name)
+
+    await account.run("delete a snapshot", delete)

@@ -1,0 +1,107 @@
+"""Making a sandbox on the platform, once: an answer that got lost is looked for by the name that we gave."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import Final
+
+from daytona import (
+    AsyncDaytona,
+    AsyncSandbox,
+    CreateSandboxFromImageParams,
+    CreateSandboxFromSnapshotParams,
+    DaytonaConflictError,
+    DaytonaError,
+    DaytonaNotFoundError,
+    DaytonaRateLimitError,
+)
+
+from sandboxes.errors import FanfoldSandboxError, ImageNotFound, RateLimited, SandboxError, SandboxTimeout
+from sandboxes.providers.daytona.account import PATIENCE, PAUSE, Account
+from sandboxes.providers.daytona.errors import is_full, is_refusal, retry_after, translated
+from sandboxes.providers.daytona.live import state_of
+
+CREATE_SECONDS: Final = 600.0
+"""How long the platform may take to make a sandbox; the first one of an image is built."""
+TRIES: Final = 4
+"""How often a sandbox is asked for whose request seems to have been lost."""
+REMOVE_SECONDS: Final = 60.0
+"""How long the platform may refuse to remove what it is still busy with."""
+_FAILED: Final = ("error", "build_failed")
+
+Params = CreateSandboxFromImageParams | CreateSandboxFromSnapshotParams
+
+
+async def make(account: Account, name: str, params: Params, image: str) -> AsyncSandbox:
+    """A sandbox of this name that runs. When this raises, there may be one that does not: remove it."""
+    client = account.client()
+    begun = time.monotonic()
+    for tried in range(TRIES):
+        try:
+            return await client.create(params, timeout=CREATE_SECONDS)
+        except DaytonaRateLimitError as exc:
+            delay = retry_after(exc)
+            if delay is None or time.monotonic() + delay - begun > PATIENCE:
+                raise translated(exc, "make a sandbox") from exc
+            await asyncio.sleep(delay)
+        except (DaytonaError, OSError, TimeoutError) as exc:
+            if is_full(exc) or (is_refusal(exc) and not isinstance(exc, DaytonaConflictError)):
+                raise _refused(exc, image) from exc
+            found = await account.find(name)  # the answer may be all that was lost
+            if found is not None:
+                return await _awaited(account, found, image, exc)
+            if tried == TRIES - 1 or time.monotonic() - begun > PATIENCE:
+                raise translated(exc, "make a sandbox", retried=time.monotonic() - begun) from exc
+            await asyncio.sleep(PAUSE * 2**tried)
+    raise RateLimited("Daytona takes no more requests: try to make a sandbox later")
+
+
+def _refused(exc: BaseException, image: str) -> FanfoldSandboxError:
+    if isinstance(exc, DaytonaNotFoundError):
+        return ImageNotFound(f"Daytona has no snapshot or image {image}: {exc}")
+    return translated(exc, "make a sandbox")
+
+
+async def _awaited(account: Account, found: AsyncSandbox, image: str, cause: BaseException) -> AsyncSandbox:
+    """A sandbox that was made, when it runs at last. Raises why it does not."""
+    if state_of(found) in _FAILED:
+        why = found.error_reason or "it says no reason"
+        if state_of(found) == "build_failed":
+            raise ImageNotFound(f"Daytona cannot build image {image}: {why}") from cause
+        raise SandboxError(f"Daytona could not start the sandbox: {why}") from cause
+    if getattr(cause, "sandbox_id", None):  # it was waited for already
+        raise SandboxTimeout(f"Daytona did not start the sandbox within {CREATE_SECONDS:g} s") from cause
+
+    return await started(account, found, CREATE_SECONDS)
+
+
+async def started(account: Account, found: AsyncSandbox, seconds: float) -> AsyncSandbox:
+    """A sandbox, when it runs."""
+
+    async def wait(_: AsyncDaytona) -> AsyncSandbox:
+        await found.wait_for_sandbox_start(timeout=seconds)
+        return found
+
+    return await account.run("start a sandbox", wait, deadline=seconds)
+
+
+async def remove(account: Account, name: str) -> None:
+    """Remove a sandbox. What is gone, or going, is no error; what the platform is busy with is waited for."""
+    end = time.monotonic() + REMOVE_SECONDS
+    while (found := await account.find(name)) is not None and state_of(found) != "destroying":
+        one = found
+
+        async def delete(_: AsyncDaytona, one: AsyncSandbox = one) -> None:
+            with contextlib.suppress(DaytonaNotFoundError):
+                await one.delete()
+
+        try:
+            await account.run("remove a sandbox", delete)
+            return
+        except SandboxError as exc:
+            busy = isinstance(exc.__cause__, DaytonaConflictError)
+            if not busy or time.monotonic() > end:
+                raise
+        await asyncio.sleep(PAUSE)

@@ -30,7 +30,7 @@ from sandboxes.providers.base import (
     new_sandbox_id,
     new_snapshot_id,
 )
-from sandboxes.providers.daytona import making, records
+from sandboxes.providers.daytona import making, names, records
 from sandboxes.providers.daytona.account import PAUSE, Account
 from sandboxes.providers.daytona.errors import is_full, translated
 
@@ -76,6 +76,8 @@ async def native(
 
         async def make() -> SandboxHandle:
             async with gate:
+                marked = records.forking(parent.labels, plan)
+                await account.run("mark a sandbox", lambda _: parent.set_labels(marked))
                 made = await _forked(account, parent, plan.id)
             wanted = records.labels(plan, spec, None)
             await account.run("label a fork", lambda _: made.set_labels(wanted))
@@ -136,8 +138,8 @@ async def by_snapshot(
     told = {"workdir": spec.workdir, "spec": {}}
     mark = {"fanfold.fork": parent.name}
     kept_for_now = SnapshotHandle(records.NAME, new_snapshot_id(), mark, lifetime_stamps(spec)[0], "", told)
-    name = records.snapshot_name(kept_for_now)
-    if not await kept(account, parent, name):
+    name = names.name_of(kept_for_now)
+    if name is None or not await kept(account, parent, name):
         return None
     try:
         return await copying.settled([provider.made(spec, one, snapshot=name) for one in each], provider)
@@ -169,7 +171,7 @@ async def _keep(account: Account, parent: AsyncSandbox, name: str) -> bool:
                 raise translated(exc, "keep a snapshot") from exc
             return False
         except (DaytonaError, OSError, TimeoutError) as exc:
-            if name in await names(account):
+            if any(name == one for one, _ in await snapshots(account)):
                 return await _active(account, name)
             if not _is_busy(exc) or time.monotonic() > end:
                 raise translated(exc, "keep a snapshot") from exc
@@ -192,14 +194,14 @@ async def _active(account: Account, name: str) -> bool:
     raise SandboxError(f"Daytona did not keep the sandbox within {COPY_SECONDS:g} s")
 
 
-async def names(account: Account) -> list[str]:
-    """The names of all snapshots of the account."""
+async def snapshots(account: Account) -> list[tuple[str, str]]:
+    """The names of all snapshots of the account, and when they were made."""
 
-    async def listed(client: AsyncDaytona) -> list[str]:
-        found: list[str] = []
+    async def listed(client: AsyncDaytona) -> list[tuple[str, str]]:
+        found: list[tuple[str, str]] = []
         for page in range(1, PAGES + 1):
             answer = await client.snapshot.list(page=page, limit=PAGE)
-            found += [one.name for one in answer.items]
+            found += [(one.name, one.created_at.isoformat()) for one in answer.items]
             if page >= answer.total_pages:
                 break
         return found

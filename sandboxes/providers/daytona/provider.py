@@ -26,7 +26,7 @@ from sandboxes.providers.base import (
     new_sandbox_id,
     new_snapshot_id,
 )
-from sandboxes.providers.daytona import boot, forks, making, records
+from sandboxes.providers.daytona import boot, forks, making, names, records
 from sandboxes.providers.daytona.account import Account
 from sandboxes.providers.daytona.errors import translated
 from sandboxes.providers.daytona.exec import PlatformExec
@@ -44,6 +44,7 @@ CLEANUP_SECONDS: Final = making.CREATE_SECONDS
 _NOTES: Final = (
     "Daytona counts in whole cores and GiB.",
     "A user of its own and mounts cannot be given to a sandbox: the image's user counts, or a plain one instead of root.",
+    "Virtual machines are forked by the platform; other sandboxes through a snapshot, or by copying their workspace.",
     "`pids` holds for each sandbox's user, as far as the image has one other than root.",
 )
 
@@ -83,7 +84,6 @@ class DaytonaProvider(SandboxProvider):
             whole=True,
             idle_timeout=True,
             fork_scopes=frozenset({"workspace", "filesystem"}),
-            native_fork=True,
             notes=_NOTES,
         )
 
@@ -101,7 +101,7 @@ class DaytonaProvider(SandboxProvider):
             return await self.made(spec, labels or {})
         if not is_snapshot_id(from_snapshot.id):
             return await copying.restored(self, from_snapshot, spec, labels)
-        name = records.platform_name(from_snapshot)
+        name = names.checked(from_snapshot)
         if forks.fits(spec, from_snapshot.told_spec):
             return await self.made(spec, labels or {}, snapshot=name)
         between = await self.made(from_snapshot.told_spec, labels or {}, snapshot=name)
@@ -197,10 +197,10 @@ class DaytonaProvider(SandboxProvider):
             await making.remove(self._account, handle.id)
 
     async def find(self, labels: Mapping[str, str] | None = None) -> list[SandboxHandle]:
-        """See `SandboxProvider`."""
+        """See `SandboxProvider`. All of ours are listed: a fork that was cut off has its parent's labels on the platform."""
 
         async def listed(client: AsyncDaytona) -> list[SandboxHandle]:
-            found = [one async for one in client.list(ListSandboxesQuery(labels=dict(labels or {})))]
+            found = [one async for one in client.list(ListSandboxesQuery(labels=dict(records.OURS)))]
             there = [one for one in found if one.state is None or one.state.value not in ("destroyed", "destroying")]
             handles = [records.handle(one.name, one.labels) for one in there]
             return [one for one in handles if one is not None and (labels or {}).items() <= one.labels.items()]
@@ -240,21 +240,21 @@ class DaytonaProvider(SandboxProvider):
         data = {"workdir": handle.data["workdir"], **{key: handle.data[key] for key in ("mounts", "spec", "untold")}}
         created = lifetime_stamps(handle.told_spec)[0]
         made = SnapshotHandle(self.name, new_snapshot_id(), dict(labels or {}), created, "", data)
-        name = records.snapshot_name(made)
-        if not await forks.kept(self._account, parent, name):
+        name = names.name_of(made)
+        if name is None or not await forks.kept(self._account, parent, name):
             return await super().snapshot(handle, labels)
         return SnapshotHandle(**{**made.to_json(), "data": {**data, "snapshot": name}})
 
     async def delete_snapshot(self, snapshot: SnapshotHandle) -> None:
         """See `SandboxProvider`."""
         if is_snapshot_id(snapshot.id):
-            await forks.forget(self._account, records.platform_name(snapshot))
+            await forks.forget(self._account, names.checked(snapshot))
         else:
             await super().delete_snapshot(snapshot)
 
     async def find_snapshots(self, labels: Mapping[str, str] | None = None) -> list[SnapshotHandle]:
         """See `SandboxProvider`."""
-        own = [records.snapshot_handle(name) for name in await forks.names(self._account)]
+        own = [names.handle_of(self.name, name, made) for name, made in await forks.snapshots(self._account)]
         found = [one for one in own if one is not None and (labels or {}).items() <= one.labels.items()]
         return [*found, *await super().find_snapshots(labels)]
 

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import base64
 import ipaddress
 import json
 import math
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from daytona import CreateSandboxFromImageParams, CreateSandboxFromSnapshotParams, Resources
 
-from sandboxes.errors import InvalidSpec, SandboxNotFound, Unsupported
-from sandboxes.providers.base import GIB, SandboxHandle, SandboxSpec, SnapshotHandle, is_sandbox_id, is_snapshot_id
+from sandboxes.errors import InvalidSpec, Unsupported
+from sandboxes.providers.base import GIB, SandboxHandle, SandboxSpec, is_sandbox_id
 
 NAME: Final = "daytona"
 TOLD: Final = "fanfold.told"
 """Label with JSON of what a handle tells: when it was made, when it ends, and its data."""
-MARK: Final = "fanfold.sandbox"
+OURS: Final[Mapping[str, str]] = {"fanfold": "sandbox"}
 """Label of everything that is ours."""
+MARK: Final = "fanfold.sandbox"
+"""Label with the id. A fork brings its parent's labels along: what has another id than its name is one that was cut off."""
+FORKING: Final = "fanfold.fork"
+"""Label of a parent with JSON of the child that is being forked from it: its id, and its labels."""
 OF_THE_SDK: Final = "code-toolbox-language"
 SNAPSHOT: Final = "snapshot:"
 """Before the name of a snapshot of the account, where an image can be named."""
@@ -28,8 +30,6 @@ GRACE_MINUTES: Final = 5
 """How much later than its lifetime the platform removes a sandbox by itself, if nobody else has."""
 KEEP_MINUTES: Final = 60
 """How long the platform keeps a sandbox that was stopped."""
-NAME_CAP: Final = 250
-"""Characters of a snapshot's name."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,12 @@ def _block(host: str) -> str:
 def labels(plan: Plan, spec: SandboxSpec, transport: str | None) -> dict[str, str]:
     """All labels of a sandbox: those of the caller, and ours, from which `find` makes its handle again."""
     told = {"created_at": plan.created_at, "expires_at": plan.expires_at, "data": data(spec, transport)}
-    return {**plan.labels, MARK: plan.id, TOLD: json.dumps(told)}
+    return {**plan.labels, **OURS, MARK: plan.id, TOLD: json.dumps(told)}
+
+
+def forking(found: Mapping[str, str], plan: Plan) -> dict[str, str]:
+    """The labels of a parent that is about to be forked: with them the child can be found before it has its own."""
+    return {**found, FORKING: json.dumps([plan.id, dict(plan.labels)])}
 
 
 def data(spec: SandboxSpec, transport: str | None) -> dict[str, Any]:
@@ -131,9 +136,11 @@ def data(spec: SandboxSpec, transport: str | None) -> dict[str, Any]:
 
 def handle(name: str, found: Mapping[str, str]) -> SandboxHandle | None:
     """The handle of a sandbox of this name and these labels; None when it is none of ours."""
-    if found.get(MARK) is None or not is_sandbox_id(name):
+    if not OURS.items() <= found.items() or not is_sandbox_id(name):
         return None
-    own = {key: value for key, value in found.items() if key not in (MARK, TOLD, OF_THE_SDK)}
+    own = {key: value for key, value in found.items() if key not in (*OURS, MARK, TOLD, FORKING, OF_THE_SDK)}
+    if found.get(MARK) != name:
+        own = _labels_of_fork(name, found.get(FORKING, "")) or own
     try:
         told = json.loads(found[TOLD])
         return SandboxHandle(NAME, name, own, told["created_at"], told["expires_at"], told["data"])
@@ -141,35 +148,10 @@ def handle(name: str, found: Mapping[str, str]) -> SandboxHandle | None:
         return SandboxHandle(NAME, name, own)
 
 
-def snapshot_name(made: SnapshotHandle) -> str:
-    """A snapshot's name on the platform, which has no labels for snapshots: ours are packed into it. Raises `Unsupported`."""
-    record = [dict(made.labels), made.created_at, made.data["workdir"], made.data["spec"]]
-    packed = base64.b32encode(zlib.compress(json.dumps(record, separators=(",", ":")).encode(), 9)).decode().rstrip("=").lower()
-    name = f"{made.id}-{packed}"
-    if len(name) > NAME_CAP:
-        raise Unsupported(
-            f"daytona: the labels of a snapshot are part of its name, and these are {len(name) - NAME_CAP} characters too long"
-        )
-    return name
-
-
-def snapshot_handle(name: str) -> SnapshotHandle | None:
-    """The handle of a snapshot of this name; None when it is none of ours."""
-    id_, packed = name[:20], name[21:]
-    if not is_snapshot_id(id_) or name[20:21] != "-":
-        return None
+def _labels_of_fork(name: str, told: str) -> dict[str, str] | None:
+    """The labels that a fork was to have; None when its parent tells nothing of it."""
     try:
-        inflated = zlib.decompressobj().decompress(base64.b32decode(packed.upper() + "=" * (-len(packed) % 8)), 65536)
-        own, created, workdir, spec = json.loads(inflated)
-    except (ValueError, zlib.error):
+        id_, own = json.loads(told)
+    except ValueError:
         return None
-    told = {"snapshot": name, "workdir": workdir, "mounts": [], "spec": spec, "untold": []}
-    return SnapshotHandle(NAME, id_, own, created, "", told)
-
-
-def platform_name(snapshot: SnapshotHandle) -> str:
-    """What a snapshot is called on the platform. A handle may be forged: only what carries its id counts."""
-    name = str(snapshot.data.get("snapshot", ""))
-    if not is_snapshot_id(snapshot.id) or not name.startswith(f"{snapshot.id}-") or len(name) > NAME_CAP:
-        raise SandboxNotFound(f"{snapshot.id!r:.80} is not the id of a Daytona snapshot")
-    return name
+    return dict(own) if id_ == name else None

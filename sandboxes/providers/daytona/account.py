@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 import weakref
 from collections.abc import Awaitable, Callable
@@ -21,6 +22,10 @@ PAUSE: Final = 0.25
 """Seconds before the first repetition; each later one waits twice as long."""
 LONGEST_PAUSE: Final = 4.0
 
+URL_VARIABLE: Final = "DAYTONA_API_URL"
+CLOUD: Final = "https://app.daytona.io/api"
+"""Where the API is when nothing says so."""
+
 T = TypeVar("T")
 _Loops = weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncDaytona]
 
@@ -29,7 +34,8 @@ class Account:
     """An organization on Daytona. Cheap to make: the first use connects, once for each event loop."""
 
     def __init__(self, api_key: str | None, api_url: str | None, target: str | None) -> None:
-        self._settings = {"api_key": api_key, "api_url": api_url, "target": target}
+        given = {"api_key": api_key, "target": target, "api_url": api_url or os.environ.get(URL_VARIABLE) or CLOUD}
+        self._settings = {key: value for key, value in given.items() if value}
         self._clients: _Loops = weakref.WeakKeyDictionary()
 
     def client(self) -> AsyncDaytona:
@@ -38,7 +44,7 @@ class Account:
         found = self._clients.get(loop)
         if found is None:
             try:
-                found = AsyncDaytona(DaytonaConfig(**{key: value for key, value in self._settings.items() if value}))
+                found = AsyncDaytona(DaytonaConfig(**self._settings))
             except DaytonaError as exc:
                 raise translated(exc, "connect") from exc
             self._clients[loop] = found

@@ -76,7 +76,7 @@ class Gate:
         transport = receive.__self__.transport  # type: ignore[attr-defined]
         scope["wire.cut"] = transport.abort
         receive, send = self._counted(route, receive, send)
-        if not self._faults.strikes(f"{method} {scope['path']}") or "socket.io" in scope["path"]:
+        if not self._faults.strikes(route) or "socket.io" in scope["path"]:
             await self._app(scope, receive, send)
         else:
             await self._with_faults(scope, receive, send)

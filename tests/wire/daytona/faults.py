@@ -10,7 +10,8 @@ MINUTE: Final = 60.0
 
 @dataclass
 class Faults:
-    """All that a test, or `PUT /control/faults`, can make go wrong. `only` is where: it begins like `POST /api/sandbox`."""
+    """All that a test, or `PUT /control/faults`, can make go wrong. `only` is where: routes that begin so, as they are counted
+    (`POST /api/sandbox`, `POST /toolbox/{id}/process`)."""
 
     only: str = ""
     delay: float = 0.0
@@ -31,6 +32,8 @@ class Faults:
     """Whether the key may do nothing but look."""
     cut_stream_after: int | None = None
     """Bytes of output after which a terminal's connection is cut, once."""
+    stream_rate: float | None = None
+    """Bytes of a terminal's output that go to each client in a second, at most."""
     stuck: bool = False
     """Whether sandboxes that are created never start."""
     no_snapshots: bool = False

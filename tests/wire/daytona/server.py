@@ -34,6 +34,7 @@ def application(world: World, key: str, tally: Tally) -> Any:
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        world.loop = asyncio.get_running_loop()
         watching = asyncio.create_task(world.watch())
         yield
         watching.cancel()
@@ -111,6 +112,12 @@ class WireServer:
     def __exit__(self, *_: object) -> None:
         self._server.should_exit = True
         self._thread.join(START_SECONDS)
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Where its world lives: what is done to that from another thread has to be sent there."""
+        assert self.world.loop is not None
+        return self.world.loop
 
     @property
     def url(self) -> str:

@@ -93,6 +93,7 @@ class World:
         self.boxes: dict[str, Box] = {}
         self.kept: dict[str, Kept] = {}
         self.notify: Notify | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
         self.created = 0
         """How many sandboxes were ever made: what an account pays for."""
         self._tasks: set[asyncio.Task[None]] = set()

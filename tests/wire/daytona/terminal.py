@@ -95,6 +95,8 @@ class Terminal:
                     client.scope["wire.cut"]()
                     return
                 self._sent += len(data)
+                if self._faults.stream_rate is not None:
+                    await asyncio.sleep(len(data) / self._faults.stream_rate)
                 await client.send_bytes(data)
 
     async def ended(self) -> None:

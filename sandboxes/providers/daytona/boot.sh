@@ -52,12 +52,13 @@ if command -v python3 >/dev/null 2>&1; then
 fi
 
 # Without Python each command comes by itself. What it may not do has to be taken from it by a program of the image.
-drop=
-if command -v setpriv >/dev/null 2>&1 && setpriv --no-new-privs true 2>/dev/null; then
-    drop="setpriv --no-new-privs"
-    [ -z "$user" ] || drop="$drop --reuid=1000 --regid=1000 --clear-groups --bounding-set=-all --inh-caps=-all"
-elif [ -n "$user" ] || { [ "$system" = read-only ] && as_root true; }; then
-    failed "this image has neither python3 nor setpriv: its commands would be root's. Use another image, or system: overlay"
+drop="setpriv --no-new-privs"
+[ -z "$user" ] || drop="$drop --reuid=1000 --regid=1000 --clear-groups --bounding-set=-all --inh-caps=-all"
+if ! $drop true >/dev/null 2>&1; then
+    if [ -n "$user" ] || { [ "$system" = read-only ] && as_root true; }; then
+        failed "this image has neither python3 nor setpriv of util-linux: its commands would be root's. Use another, or system: overlay"
+    fi
+    drop=
 fi
 printf '%s\n' "$drop" >"$own/drop"
 printf '%s\n' "$pids" >"$own/pids"

@@ -24,6 +24,8 @@ SEND_SECONDS: Final = 3600.0
 SEND_PIECE: Final = 4 * 1024 * 1024
 WINDOW: Final = 1024 * 1024
 _BLOCK = 512
+_LIMIT = '[ "${FANFOLD_PIDS:-0}" = 0 ] || ulimit -u "$FANFOLD_PIDS" 2>/dev/null || ulimit -p "$FANFOLD_PIDS" 2>/dev/null'
+"""How many processes a command may have, where its sandbox says so to our scripts, which are not limited themselves."""
 _STATE = re.compile(rb"P (-|\d{1,3}) ([01]) (\d{1,18}) (\d{1,18}) (\d{1,18}) (\d{1,18}) (\d{1,18})")
 
 
@@ -160,7 +162,8 @@ def launcher(spec: CommandSpec, cwd: str, name: str, folder: str) -> bytes:
         'PATH=$FANFOLD_PATH LC_ALL=${FANFOLD_LOCALE#set:}',
         '[ -n "$FANFOLD_LOCALE" ] || unset LC_ALL',
         f"cd -- {shlex.quote(cwd)} 2>/dev/null || {{ echo {shlex.quote(trouble)}; exit 126; }}",
-        "unset OLDPWD FANFOLD_PATH FANFOLD_LOCALE",
+        f"{_LIMIT} || {{ echo 'cannot limit the processes of a command'; exit 126; }}",
+        "unset OLDPWD FANFOLD_PATH FANFOLD_LOCALE FANFOLD_PIDS",
     ]
     if isinstance(spec.command, str) and len(os.fsencode(spec.command)) > ARGUMENT_CAP:
         # Too long for an argument of any program, but not of the shell's own `printf`.

@@ -3,12 +3,12 @@
 import pytest
 
 from sandboxes.testing.conformance import ProviderConformance
-from tests.wire.daytona.fixtures import daytona_server, provider_of, remains  # noqa: F401 - a fixture
+from tests.wire.daytona.fixtures import daytona_elsewhere, provider_of, remains  # noqa: F401 - a fixture
 
 
 @pytest.fixture(scope="module")
-def provider_factory(daytona_server):  # noqa: F811
-    return provider_of(daytona_server, "fanfold-test/nopython:latest")
+def provider_factory(daytona_elsewhere):  # noqa: F811
+    return provider_of(daytona_elsewhere, "fanfold-test/nopython:latest")
 
 
 class TestDaytonaWithoutPython(ProviderConformance):
@@ -19,8 +19,8 @@ class TestDaytonaWithoutPython(ProviderConformance):
     }
 
     @pytest.fixture(autouse=True)
-    def _served(self, daytona_server):  # noqa: F811
-        self.server = daytona_server
+    def _served(self, daytona_elsewhere):  # noqa: F811
+        self.server = daytona_elsewhere
 
     async def left_of(self, provider, ids):
         return remains(self.server, ids)

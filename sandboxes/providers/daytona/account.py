@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-import weakref
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeVar
 
 from daytona import AsyncDaytona, AsyncSandbox, DaytonaConfig, DaytonaError, DaytonaNotFoundError, DaytonaRateLimitError
 
 from sandboxes.errors import FanfoldSandboxError
+from sandboxes.portal import Portal, on
 from sandboxes.providers.daytona.errors import is_transport, retry_after, translated
 
 PATIENCE: Final = 15.0
@@ -27,28 +27,31 @@ CLOUD: Final = "https://app.daytona.io/api"
 """Where the API is when nothing says so."""
 
 T = TypeVar("T")
-_Loops = weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncDaytona]
+_portal: Final = Portal()
+"""The loop that the SDK lives on. It asks its loop's threads something with each request, and those of a caller's loop may all
+be taken by sync calls that wait for that request."""
 
 
 class Account:
-    """An organization on Daytona. Cheap to make: the first use connects, once for each event loop."""
+    """An organization on Daytona. Cheap to make: the first use connects. What is the SDK's is used within `there`."""
 
     def __init__(self, api_key: str | None, api_url: str | None, target: str | None) -> None:
         given = {"api_key": api_key, "target": target, "api_url": api_url or os.environ.get(URL_VARIABLE) or CLOUD}
         self._settings = {key: value for key, value in given.items() if value}
-        self._clients: _Loops = weakref.WeakKeyDictionary()
+        self._client: AsyncDaytona | None = None
 
-    def client(self) -> AsyncDaytona:
-        """The SDK's client of the running loop. Raises `NotAuthenticated` without a key."""
-        loop = asyncio.get_running_loop()
-        found = self._clients.get(loop)
-        if found is None:
+    async def there(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await something on the loop that the SDK lives on."""
+        return await on(_portal.loop, work)
+
+    async def connected(self) -> AsyncDaytona:
+        """The SDK's client, for use within `there`. Raises `NotAuthenticated` without a key."""
+        if self._client is None:
             try:
-                found = AsyncDaytona(DaytonaConfig(**self._settings))
+                self._client = AsyncDaytona(DaytonaConfig(**self._settings))
             except DaytonaError as exc:
                 raise translated(exc, "connect") from exc
-            self._clients[loop] = found
-        return found
+        return self._client
 
     async def run(
         self, what: str, work: Callable[[AsyncDaytona], Awaitable[T]], *, deadline: float = REQUEST_SECONDS, again: bool = True
@@ -58,7 +61,10 @@ class Account:
         What did not get through is repeated for `PATIENCE` seconds, unless `again` says that it may not be done twice.
         Raises `FanfoldSandboxError`.
         """
-        client = self.client()
+        return await self.there(self._run(what, work, deadline, again))
+
+    async def _run(self, what: str, work: Callable[[AsyncDaytona], Awaitable[T]], deadline: float, again: bool) -> T:
+        client = await self.connected()
         begun = time.monotonic()
         pause = PAUSE
         while True:
@@ -87,8 +93,11 @@ class Account:
         return None if found is None or str(found.state.value if found.state else "") == "destroyed" else found
 
     async def aclose(self) -> None:
-        """Close the connections of the running loop."""
-        client = self._clients.pop(asyncio.get_running_loop(), None)
+        """Close the connections."""
+        await self.there(self._close())
+
+    async def _close(self) -> None:
+        client, self._client = self._client, None
         if client is not None:
             await client.close()  # type: ignore[no-untyped-call]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import base64
 import binascii
-import contextlib
 import math
+import re
 import secrets
 import shlex
 from collections.abc import Sequence
 from typing import Final
 
-from daytona import AsyncDaytona, AsyncSandbox, ExecuteResponse, FileUpload
+from daytona import AsyncDaytona, AsyncSandbox, FileUpload
 
 from sandboxes.errors import ProtocolError, SandboxError, SandboxGone
 from sandboxes.providers.daytona.account import Account
@@ -20,6 +20,9 @@ from sandboxes.toolbox.shell_exec import ExecResult
 
 INLINE: Final = 32 * 1024
 """Bytes of stdin that go with the request; longer ones are uploaded before it."""
+LINES: Final = 77 * 4096
+"""Characters of whole lines of base64, which can be taken apart by themselves."""
+_TOLD: Final = re.compile(r"(\d{1,3})\n\.\n([A-Za-z0-9+/=\n]{0,1000})\.\n")
 
 
 class PlatformExec:
@@ -36,7 +39,7 @@ class PlatformExec:
         script = base64.b64encode(f"exec {shlex.join(argv)}".encode()).decode()
         command = f"/bin/sh {self._own}/run.sh {cap} {script} {given}"
         answer = await run(self._account, self._sandbox, command, deadline=deadline)
-        return self._result(answer, cap)
+        return _result(answer.result, answer.exit_code, cap)
 
     async def _given(self, stdin: bytes, deadline: float) -> str:
         if len(stdin) <= INLINE:
@@ -49,13 +52,25 @@ class PlatformExec:
         await self._account.run("upload to a sandbox", upload, deadline=deadline)
         return f"@{path}"
 
-    def _result(self, answer: ExecuteResponse, cap: int) -> ExecResult:
-        lines = answer.result.splitlines()
-        if lines[:1] == ["ended"]:
-            raise SandboxGone("the sandbox's lifetime or its idle limit was over")
-        with contextlib.suppress(ValueError, IndexError, binascii.Error):
-            stdout, stderr = (base64.b64decode(line, validate=True) for line in lines[:2])
-            if len(stdout) > cap:
-                raise ProtocolError(f"the sandbox sent more than the {cap} bytes that it was asked for")
-            return ExecResult(int(lines[2]), stdout, stderr.decode("utf-8", "replace"))
-        raise SandboxError(f"a script in the sandbox ended with {answer.exit_code} and said: {answer.result[-300:]}")
+
+def _result(told: str, code: int, cap: int) -> ExecResult:
+    """What `run.sh` has printed. It may be long: there is never a second copy of all of it."""
+    if told == "ended\n":
+        raise SandboxGone("the sandbox's lifetime or its idle limit was over")
+    match = _TOLD.match(told)
+    if match is None:
+        raise SandboxError(f"a script in the sandbox ended with {code} and said: {told[-300:]}")
+    said, at = match[2], match.end()
+    if (len(told) - at) * 3 // 4 > cap + len(told) // 64:
+        raise ProtocolError(f"the sandbox sent more than the {cap} bytes that it was asked for")
+    try:
+        stderr = binascii.a2b_base64(said)
+        stdout = bytearray()
+        for start in range(at, len(told), LINES):
+            stdout += binascii.a2b_base64(told[start : start + LINES])
+    except binascii.Error as exc:
+        raise ProtocolError(f"a script in the sandbox answered with what is no base64: {exc}") from exc
+    if len(stdout) > cap:
+        raise ProtocolError(f"the sandbox sent more than the {cap} bytes that it was asked for")
+    return ExecResult(int(match[1]), bytes(stdout), stderr.decode("utf-8", "replace"))
+

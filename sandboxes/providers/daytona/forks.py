@@ -78,7 +78,7 @@ async def native(
             async with gate:
                 marked = records.forking(parent.labels, plan)
                 await account.run("mark a sandbox", lambda _: parent.set_labels(marked))
-                made = await _forked(account, parent, plan.id)
+                made = await account.there(_forked(account, parent, plan.id))
             wanted = records.labels(plan, spec, None)
             await account.run("label a fork", lambda _: made.set_labels(wanted))
             await account.run("limit a fork", lambda _: made.set_ttl(records.minutes(spec)))
@@ -149,12 +149,12 @@ async def by_snapshot(
 
 async def kept(account: Account, parent: AsyncSandbox, name: str) -> bool:
     """Keep a sandbox as a snapshot of this name; False when this sandbox cannot be. Given up, it leaves none."""
-    making = asyncio.ensure_future(_keep(account, parent, name))
+    keeping = asyncio.ensure_future(account.there(_keep(account, parent, name)))
     try:
-        return await asyncio.shield(making)
+        return await asyncio.shield(keeping)
     except BaseException:
-        if not making.done():
-            await asyncio.wait([making], timeout=COPY_SECONDS)
+        if not keeping.done():
+            await asyncio.wait([keeping], timeout=COPY_SECONDS)
         with contextlib.suppress(FanfoldSandboxError):
             await forget(account, name)
         raise

@@ -8,11 +8,17 @@ from typing import Final
 
 from daytona import AsyncDaytona, AsyncSandbox, DaytonaError, ExecuteResponse
 
-from sandboxes.errors import SandboxError, SandboxGone, SandboxNotFound, SandboxTimeout
+from sandboxes.errors import FanfoldSandboxError, SandboxGone, SandboxNotFound, SandboxTimeout
 from sandboxes.providers.daytona.account import Account
 
 GRACE: Final = 5.0
 """Seconds beyond a command's deadline that the platform gets to end it."""
+ENDING_LOOKS: Final = 6
+"""How often a sandbox whose toolbox does not answer is looked at, before it is taken for alive."""
+ENDING_PAUSE: Final = 0.25
+"""Seconds between two looks."""
+_ENDING: Final = (400, 404, 502, 503)
+"""What the platform answers for a sandbox that is not there, or not any more."""
 ALIVE: Final = ("started", "forking", "snapshotting")
 """States in which a sandbox answers."""
 _WHY: Final = {
@@ -57,10 +63,17 @@ async def run(
             return await account.run("run a command", execute, deadline=deadline + 2 * GRACE, again=False)
     except TimeoutError as exc:
         raise SandboxTimeout(f"the sandbox did not finish a command within {deadline:g} s") from exc
-    except SandboxError as exc:
-        if isinstance(exc.__cause__, DaytonaError) and exc.__cause__.status_code in (400, 404):
-            await raise_if_ended(account, sandbox.name)
+    except FanfoldSandboxError as exc:
+        if isinstance(exc.__cause__, DaytonaError) and exc.__cause__.status_code in _ENDING:
+            await raise_if_ending(account, sandbox.name)
         raise
+
+
+async def raise_if_ending(account: Account, name: str) -> None:
+    """Raise why a sandbox has ended, or is about to: the platform says so a moment after it has refused a request."""
+    for _ in range(ENDING_LOOKS):
+        await raise_if_ended(account, name)
+        await asyncio.sleep(ENDING_PAUSE)
 
 
 async def raise_if_ended(account: Account, name: str) -> AsyncSandbox:

@@ -36,7 +36,11 @@ Params = CreateSandboxFromImageParams | CreateSandboxFromSnapshotParams
 
 async def make(account: Account, name: str, params: Params, image: str) -> AsyncSandbox:
     """A sandbox of this name that runs. When this raises, there may be one that does not: remove it."""
-    client = account.client()
+    return await account.there(_make(account, name, params, image))
+
+
+async def _make(account: Account, name: str, params: Params, image: str) -> AsyncSandbox:
+    client = await account.connected()
     begun = time.monotonic()
     for tried in range(TRIES):
         try:

@@ -30,7 +30,7 @@ from sandboxes.providers.daytona import boot, forks, making, names, records
 from sandboxes.providers.daytona.account import Account
 from sandboxes.providers.daytona.errors import translated
 from sandboxes.providers.daytona.exec import PlatformExec
-from sandboxes.providers.daytona.live import own_folder, raise_if_ended, run
+from sandboxes.providers.daytona.live import own_folder, raise_if_ended, raise_if_ending, run
 from sandboxes.providers.daytona.terminal import TerminalLink
 from sandboxes.sandbox import Sandbox
 from sandboxes.toolbox.attached import ToolboxSandbox
@@ -72,7 +72,7 @@ class DaytonaProvider(SandboxProvider):
 
     async def capabilities(self) -> Capabilities:
         """See `SandboxProvider`. What the platform documents; it cannot be asked."""
-        self._account.client()
+        await self._account.there(self._account.connected())
         return Capabilities(
             networks=frozenset({"none", "public", "allowlist"}),
             images=True,
@@ -177,19 +177,23 @@ class DaytonaProvider(SandboxProvider):
     async def _attach_helper(self, found: AsyncSandbox, sandbox_id: str, workdir: str) -> Sandbox:
         link = TerminalLink(boot.connect_command(sandbox_id))
         try:
-            sock = await link.open(found, ATTACH_SECONDS)
+            sock = await self._account.there(link.open(found, ATTACH_SECONDS))
         except SandboxGone:
             await raise_if_ended(self._account, sandbox_id)
             raise
         except (DaytonaError, OSError) as exc:
-            await raise_if_ended(self._account, sandbox_id)
+            await raise_if_ending(self._account, sandbox_id)
             raise translated(exc, "open a terminal") from exc
+
+        async def close() -> None:
+            await self._account.there(link.aclose())
+
         try:
             client = await connect(sock, deadline=ATTACH_SECONDS)
         except BaseException:
-            await link.aclose()
+            await close()
             raise
-        return ToolboxSandbox(client, sandbox_id=sandbox_id, workdir=workdir, on_close=link.aclose)
+        return ToolboxSandbox(client, sandbox_id=sandbox_id, workdir=workdir, on_close=close)
 
     async def destroy(self, handle: SandboxHandle) -> None:
         """See `SandboxProvider`."""

@@ -203,8 +203,8 @@ class Jail:
 
     # -- talking to its daemon (blocking; each call is one connection)
 
-    def ask(self, op: str, descriptors: Sequence[int] = (), **fields: Any) -> tuple[dict[str, Any], list[int], socket.socket]:
-        """The answer to a request, the descriptors with it, and the connection. Raises `OSError` as the daemon got it."""
+    def ask(self, op: str, descriptors: Sequence[int] = (), **fields: Any) -> Answer:
+        """Ask something of the daemon. Raises `OSError` as the daemon got it."""
         connection = socket.socket(socket.AF_UNIX)
         try:
             with self._address() as address:
@@ -214,40 +214,52 @@ class Jail:
             sent = connection.sendmsg([request], packed)
             if rest := request[sent:]:
                 connection.sendall(rest)
-            told, given = _received(connection)
-            if "error" in told:
-                raise OSError(told["error"], told["message"])
+            answer = _received(connection)
+            if "error" in answer.told:
+                raise OSError(answer.told["error"], answer.told["message"])
         except BaseException:
             connection.close()
             raise
-        return told, given, connection
+        return answer
 
     def told(self, op: str, **fields: Any) -> Mapping[str, Any]:
         """The answer to a request that brings no descriptors."""
-        told, _, connection = self.ask(op, **fields)
-        connection.close()
-        return told
+        answer = self.ask(op, **fields)
+        answer.connection.close()
+        return answer.told
 
     def open(self, path: str, *, write: bool = False) -> int:
         """A descriptor of a file in it. Raises `OSError`."""
-        _, [descriptor], connection = self.ask("open", path=path, write=write)
-        connection.close()
+        answer = self.ask("open", path=path, write=write)
+        answer.connection.close()
+        [descriptor] = answer.descriptors
         return descriptor
 
 
-def _received(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
+@dataclass(frozen=True)
+class Answer:
+    """What a daemon has answered, and the connection, on which more may come; `rest` is what of that is here already."""
+
+    told: dict[str, Any]
+    descriptors: list[int]
+    connection: socket.socket
+    rest: bytes
+
+
+def _received(connection: socket.socket) -> Answer:
     data, ancillary, _, _ = connection.recvmsg(65536, socket.CMSG_SPACE(16))
     given = array.array("i")
     for _, _, packed in ancillary:
         given.frombytes(packed[: len(packed) // 4 * 4])
-    while data and not data.endswith(b"\n") and len(data) < REPLY_CAP:
+    while data and b"\n" not in data and len(data) < REPLY_CAP:
         more = connection.recv(65536)
         if not more:
             break
         data += more
     if not data:
         raise ConnectionResetError(104, "the sandbox has ended")
-    return json.loads(data), list(given)
+    line, _, rest = data.partition(b"\n")
+    return Answer(json.loads(line), list(given), connection, rest)
 
 
 def _pythons() -> list[Path]:

@@ -7,11 +7,10 @@ import contextlib
 import json
 import os
 import signal
-import socket
 from collections.abc import Mapping
 from typing import Final
 
-from tests.wire.daytona.jail import Jail
+from tests.wire.daytona.jail import Answer, Jail
 
 PIECE: Final = 32 * 1024
 """Bytes that are read at once, as the real daemon does."""
@@ -20,20 +19,18 @@ PIECE: Final = 32 * 1024
 class Running:
     """A process of a sandbox."""
 
-    def __init__(self, connection: socket.socket, pid: int, terminal: int | None) -> None:
-        self.pid = pid
-        self.terminal = terminal
+    def __init__(self, answer: Answer) -> None:
+        self.terminal = answer.descriptors[0] if answer.descriptors else None
         """The other end of its terminal."""
-        self.ended: asyncio.Task[int | None] = asyncio.create_task(self._wait())
-        self._connection = connection
+        self._connection = answer.connection
+        self._connection.setblocking(False)
+        self.ended: asyncio.Task[int | None] = asyncio.create_task(self._wait(answer.rest))
 
-    async def _wait(self) -> int | None:
+    async def _wait(self, line: bytes) -> int | None:
         """Its exit code; None when its sandbox went first."""
         reader, self._writer = await asyncio.open_unix_connection(sock=self._connection)
-        try:
-            line = await reader.readline()
-        except OSError:
-            line = b""
+        with contextlib.suppress(OSError):
+            line = line or await reader.readline()
         self._writer.close()
         return int(json.loads(line)["exit"]) if line else None
 
@@ -49,12 +46,11 @@ async def started(
     """Start a process; these descriptors (three, or none with a terminal) are closed here. Raises `OSError`."""
     fields = {"argv": argv, "cwd": cwd, "env": dict(env), "size": size}
     try:
-        told, given, connection = await asyncio.to_thread(jail.ask, "run", descriptors, **fields)
+        answer = await asyncio.to_thread(jail.ask, "run", descriptors, **fields)
     finally:
         for one in descriptors:
             os.close(one)
-    connection.setblocking(False)
-    return Running(connection, told["pid"], given[0] if given else None)
+    return Running(answer)
 
 
 async def reader_of(descriptor: int) -> asyncio.StreamReader:

@@ -24,7 +24,7 @@ from tests.wire.daytona import api, toolbox
 from tests.wire.daytona.counted import Gate, Tally
 from tests.wire.daytona.faults import Faults
 from tests.wire.daytona.jail import Yard
-from tests.wire.daytona.state import Refused, World
+from tests.wire.daytona.state import ENDED, Refused, World
 
 START_SECONDS: Final = 20.0
 
@@ -62,6 +62,12 @@ def application(world: World, key: str, tally: Tally) -> Any:
     async def counts() -> dict[str, Any]:
         """Requests and bytes, by route."""
         return tally.told()
+
+    @app.get("/control/names")
+    async def names() -> list[str]:
+        """The names of sandboxes, with their labels, and of snapshots that are there."""
+        boxes = [f"{one.name} {one.labels}" for one in world.boxes.values() if one.state not in ENDED]
+        return [*boxes, *(one.name for one in world.kept.values())]
 
     @app.delete("/control/counts")
     async def forget() -> None:

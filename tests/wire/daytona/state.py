@@ -275,7 +275,9 @@ class World:
         now, minute = time.monotonic(), self.faults.minute
         if box.state in ENDED:
             return
-        if now - box.born > box.minutes("ttlMinutes") * minute:
+        if box.state == "started" and not box.busy.locked() and box.jail.process() is None:
+            await self.stop(box)  # its first process was killed
+        elif now - box.born > box.minutes("ttlMinutes") * minute:
             await self.destroy(box)
         elif box.state == "started" and now - box.active > box.minutes("autoStopInterval") * minute:
             await self.stop(box)

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from sandboxes.providers.base import SandboxSpec
-from tests.wire.daytona.fixtures import daytona_server, daytona_vm_server, provider_of  # noqa: F401 - fixtures
+from tests.wire.daytona.fixtures import daytona_server, provider_of  # noqa: F401 - a fixture
 
 LABELS = {"test": "faults"}
 DEADLINE = 20.0

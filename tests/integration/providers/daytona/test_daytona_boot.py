@@ -97,9 +97,9 @@ class TestWithoutPython:
         assert container.boot(SandboxSpec()) == "sh"
         script = base64.b64encode(b"id -u; cat; grep -E '^(CapEff|NoNew)' /proc/self/status; echo apart >&2; exit 7").decode()
         words = ["sh", f"{own_folder(ID)}/run.sh", "1000", script, base64.b64encode(b"given\n").decode()]
-        out, err, code = docker("exec", container.name, *words).splitlines()
+        code, err, out = docker("exec", container.name, *words).split(".\n")
         assert base64.b64decode(out).split() == [b"1000", b"given", b"CapEff:", b"0" * 16, b"NoNewPrivs:", b"1"]
-        assert (base64.b64decode(err), code) == (b"apart\n", "7")
+        assert (base64.b64decode(err), code) == (b"apart\n", "7\n")
 
     async def test_when_its_lifetime_is_over_nothing_is_run_any_more(self, container):
         assert container.boot(SandboxSpec(lifetime=1)) == "sh"

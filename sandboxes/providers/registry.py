@@ -81,7 +81,7 @@ def _daytona(_home: Path) -> SandboxProvider:
 
 
 def _with_sdk(name: str, sdk: str, packages: tuple[str, ...]) -> ModuleType:
-    """The module of a provider. Raises `ProviderUnavailable` when its SDK, whose packages begin with one of these, is missing."""
+    """The module of a provider. Raises `ProviderUnavailable` without its SDK, whose packages begin with one of these."""
     try:
         return importlib.import_module(f"sandboxes.providers.{name}")
     except ModuleNotFoundError as exc:

@@ -14,6 +14,7 @@ from sandboxes.portal import portal
 from sandboxes.providers.base import SandboxSpec
 from sandboxes.providers.registry import get_provider
 from sandboxes.sandbox import Sandbox
+from tests.wire.daytona.server import WireServer
 from tests.wire.modal.fixtures import modal_by_hand
 
 __all__ = ["modal_by_hand"]
@@ -77,6 +78,19 @@ class Suite(SandboxIntegrationTests):
 
 class TestLocal(Suite):
     provider = "local"
+
+
+@pytest.fixture(scope="class")
+def _daytona() -> Iterator[None]:
+    with WireServer() as server, pytest.MonkeyPatch.context() as environment:
+        for name, value in server.variables.items():
+            environment.setenv(name, value)
+        yield
+
+
+@pytest.mark.usefixtures("_daytona")
+class TestDaytona(Suite):
+    provider = "daytona"
 
 
 @pytest.mark.docker

@@ -68,6 +68,8 @@ class Settings(BaseSettings):
     """Image of the modal provider when a task names none."""
     modal_app: str | None = None
     """App of Modal that the modal provider's sandboxes belong to."""
+    daytona_image: str | None = None
+    """Image, or `snapshot:NAME`, of the daytona provider when a task names none."""
     log_format: Literal["json", "console"] | None = None
     """How processes write their logs to stderr. Default: `console` when that is a terminal, else `json`, a line for each."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"

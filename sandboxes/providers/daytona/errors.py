@@ -39,7 +39,7 @@ _NOT_STARTED: Final = ("no ip address", "not started", "not running", "must be i
 def is_transport(exc: BaseException) -> bool:
     """Whether the platform could not be reached, or not answer: what it may have done is not known."""
     if isinstance(exc, DaytonaConnectionError | aiohttp.ClientError | OSError):
-        return True
+        return type(exc) is not TimeoutError  # that one is our own deadline
     return isinstance(exc, DaytonaError) and exc.status_code in _UNAVAILABLE
 
 

@@ -1,0 +1,100 @@
+"""The wire server is as strict as what it stands for, so that what passes against it says something."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from daytona import AsyncDaytona, CreateSandboxFromSnapshotParams, DaytonaConfig, DaytonaUnprocessableEntityError, FileUpload
+from daytona.common.errors import DaytonaFileNotFoundError, DaytonaProcessExecutionTimeoutError
+
+from tests.integration.providers.daytona.conftest import until
+
+
+@pytest.fixture
+def api(server):
+    with httpx.Client(base_url=server.api_url, headers={"Authorization": f"Bearer {server.key}"}) as client:
+        yield client
+
+
+@pytest.fixture
+async def box(server):
+    async with AsyncDaytona(DaytonaConfig(api_key=server.key, api_url=server.api_url, target="us")) as client:
+        made = await client.create(CreateSandboxFromSnapshotParams(name="strict"))
+        yield made
+        await made.delete(wait=True)
+
+
+def test_nothing_is_answered_without_the_key(server):
+    for path in ("/api/sandbox", "/api/snapshots", "/toolbox/x/work-dir"):
+        assert httpx.get(server.url + path).status_code == 401
+        assert httpx.get(server.url + path, headers={"Authorization": "Bearer no"}).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"nmae": "x"}, 400),
+        ({"name": 7}, 400),
+        ({"cpu": 1.5, "buildInfo": {"dockerfileContent": "FROM python:3.12-slim"}}, 400),
+        ({"cpu": 99, "buildInfo": {"dockerfileContent": "FROM python:3.12-slim"}}, 400),
+        ({"cpu": 1}, 400),
+        ({"snapshot": "nobody's"}, 404),
+    ],
+    ids=str,
+)
+def test_a_request_that_is_wrong_is_refused_and_makes_nothing(server, api, body, status):
+    assert api.post("/sandbox", json=body).status_code == status
+    assert server.world.created == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", "/sandbox/no"), ("DELETE", "/sandbox/no"), ("POST", "/sandbox/no/fork"), ("GET", "/snapshots/no"), ("GET", "/no")],
+)
+def test_what_is_not_there_is_404(api, method, path):
+    assert api.request(method, path, json={}).status_code == 404
+
+
+async def test_two_sandboxes_cannot_have_one_name(api, box):
+    assert api.post("/sandbox", json={"name": "strict"}).status_code == 409
+
+
+async def test_a_container_cannot_be_forked(box):
+    with pytest.raises(DaytonaUnprocessableEntityError, match="not supported"):
+        await box.fork("child")
+
+
+async def test_a_command_that_is_late_brings_nothing_of_what_it_said(box):
+    with pytest.raises(DaytonaProcessExecutionTimeoutError) as told:
+        await box.process.exec("echo said; sleep 60", timeout=1)
+    assert "said" not in str(told.value)
+
+
+async def test_both_streams_of_a_command_come_as_one_text(box):
+    answer = await box.process.exec("echo out; echo err >&2; printf '\\377'; exit 3")
+    assert (answer.exit_code, answer.result) == (3, "out\nerr\n\ufffd")
+
+
+async def test_files_are_kept_and_missing_ones_told(box):
+    await box.fs.upload_files([FileUpload(b"a\0b", "/tmp/deep/er/a"), FileUpload(b"", "/tmp/b")])
+    assert await box.fs.download_file("/tmp/deep/er/a") == b"a\0b"
+    assert (await box.process.exec("stat -c %s /tmp/b")).result == "0\n"
+    with pytest.raises(DaytonaFileNotFoundError):
+        await box.fs.get_file_info("/tmp/no")
+
+
+async def test_a_message_over_64_kib_ends_a_terminals_connection(box):
+    handle = await box.process.create_pty_session("t", lambda data: None)
+    await handle.send_input(b"#" * 65537)
+    await handle.wait()
+    assert not handle.is_connected()
+    await handle.disconnect()
+
+
+async def test_a_terminal_goes_on_without_its_client_until_its_shell_ends(server, box):
+    handle = await box.process.create_pty_session("t2", lambda data: None)
+    await handle.disconnect()
+    assert "t2" in server.world.box("strict").terminals
+    again = server.world.box("strict").terminals["t2"]
+    server.loop.call_soon_threadsafe(lambda: again.running.kill(group=True))
+    await until(lambda: "t2" not in server.world.box("strict").terminals, "the terminal is gone")

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import httpx
 import pytest
-from daytona import AsyncDaytona, CreateSandboxFromSnapshotParams, DaytonaConfig, DaytonaUnprocessableEntityError, FileUpload
+from daytona import (
+    AsyncDaytona,
+    CreateSandboxFromSnapshotParams,
+    DaytonaConfig,
+    DaytonaNotFoundError,
+    DaytonaUnprocessableEntityError,
+    FileUpload,
+    SessionExecuteRequest,
+)
 from daytona.common.errors import DaytonaFileNotFoundError, DaytonaProcessExecutionTimeoutError
 
 from tests.integration.providers.daytona.conftest import until
@@ -98,3 +108,37 @@ async def test_a_terminal_goes_on_without_its_client_until_its_shell_ends(server
     again = server.world.box("strict").terminals["t2"]
     server.loop.call_soon_threadsafe(lambda: again.running.kill(group=True))
     await until(lambda: "t2" not in server.world.box("strict").terminals, "the terminal is gone")
+
+
+async def test_a_session_is_one_shell_whose_commands_are_logged(box):
+    await box.process.create_session("s")
+    asked = SessionExecuteRequest(command="cd /tmp; KEPT=yes; echo out; echo err >&2")
+    first = await box.process.execute_session_command("s", asked)
+    second = await box.process.execute_session_command("s", SessionExecuteRequest(command="pwd; echo $KEPT; (exit 4)"))
+    assert (first.exit_code, first.stdout, first.stderr) == (0, "out\n", "err\n")
+    assert (second.exit_code, second.stdout) == (4, "/tmp\nyes\n")
+    await box.process.delete_session("s")
+    with pytest.raises(DaytonaNotFoundError):
+        await box.process.get_session("s")
+
+
+async def test_a_command_of_a_session_is_followed_and_takes_input(box):
+    await box.process.create_session("f")
+    asked = SessionExecuteRequest(command="echo ready; read x; echo got $x; echo err >&2", run_async=True)
+    command = (await box.process.execute_session_command("f", asked)).cmd_id
+    said = {"out": "", "err": ""}
+    ready = asyncio.Event()
+
+    def heard(name):
+        def take(text):
+            said[name] += text
+            ready.set()
+
+        return take
+
+    following = asyncio.create_task(box.process.get_session_command_logs_async("f", command, heard("out"), heard("err")))
+    await ready.wait()
+    await box.process.send_session_command_input("f", command, "it\n")
+    await following
+    assert said == {"out": "ready\ngot it\n", "err": "err\n"}
+    assert (await box.process.get_session_command("f", command)).exit_code == 0

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from daytona import (
@@ -135,16 +136,21 @@ async def by_snapshot(
     each: Sequence[Mapping[str, str]],
 ) -> list[Forked] | None:
     """Children of one snapshot, which goes when they are made; None when this sandbox cannot be kept."""
-    told = {"workdir": spec.workdir, "spec": {}}
-    mark = {"fanfold.fork": parent.name}
-    kept_for_now = SnapshotHandle(records.NAME, new_snapshot_id(), mark, lifetime_stamps(spec)[0], "", told)
-    name = names.name_of(kept_for_now)
+    name = _name_for_now(parent, spec, each)
     if name is None or not await kept(account, parent, name):
         return None
     try:
         return await copying.settled([provider.made(spec, one, snapshot=name) for one in each], provider)
     finally:
         await asyncio.shield(forget(account, name))
+
+
+def _name_for_now(parent: AsyncSandbox, spec: SandboxSpec, each: Sequence[Mapping[str, str]]) -> str | None:
+    """A name for a snapshot that goes again, with what the children's labels have in common: who looks for these finds it."""
+    told = {"workdir": spec.workdir, "spec": {}}
+    common = {key: value for key, value in each[0].items() if all(one.get(key) == value for one in each)}
+    handle = SnapshotHandle(records.NAME, new_snapshot_id(), {**common, "fanfold.fork": parent.name}, "", "", told)
+    return names.name_of(handle) or names.name_of(replace(handle, labels={"fanfold.fork": parent.name}))
 
 
 async def kept(account: Account, parent: AsyncSandbox, name: str) -> bool:

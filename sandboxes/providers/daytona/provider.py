@@ -39,8 +39,8 @@ from sandboxes.toolbox.shell import ShellSandbox
 
 ATTACH_SECONDS: Final = 30.0
 """How long attaching may take."""
-CLEANUP_SECONDS: Final = making.CREATE_SECONDS
-"""How long a making that was given up is waited for, so that what it makes can be removed."""
+CLEANUP_SECONDS: Final = 60.0
+"""How long a making that was given up may go on, so that what it has asked for is there and can be removed."""
 _NOTES: Final = (
     "Daytona counts in whole cores and GiB.",
     "A user of its own and mounts cannot be given to a sandbox: the image's user counts, or a plain one instead of root.",
@@ -141,6 +141,7 @@ class DaytonaProvider(SandboxProvider):
         except BaseException:
             if not task.done():
                 await asyncio.wait([task], timeout=CLEANUP_SECONDS)
+                task.cancel()
             for name in names:
                 with contextlib.suppress(FanfoldSandboxError):
                     await making.remove(self._account, name)

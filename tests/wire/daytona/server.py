@@ -1,9 +1,9 @@
 """The wire server: an application over HTTP and WebSockets, and a thread that serves it on a port of this machine.
 
-Requests and answers have the shapes of the SDK's own models, and unknown fields, names and states are refused as the API refuses
-them. Commands run in sandboxes of this machine, and these are less than Daytona's: an image is this machine's `/usr` with Python
-or without; a sandbox has one user, `daytona`, who may make folders in `/`, or root without capabilities; `disk` is noted and not
-enforced; a public network is this machine's, and where there is an allowlist, nothing is reached at all.
+Requests and answers have the shapes of the SDK's own models; unknown fields, names and states are refused as the API refuses
+them. Commands run in sandboxes of this machine, and these are less than Daytona's: an image is this machine's `/usr`, with
+Python or without; a sandbox has one user, `daytona`, who may make folders in `/`, or root without capabilities; `disk` is noted
+and not enforced; a public network is this machine's, and where there is an allowlist, nothing is reached at all.
 """
 
 from __future__ import annotations

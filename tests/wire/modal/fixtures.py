@@ -11,10 +11,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conftest import engine_problem, missing
-from tests.wire.modal.server import WireServer, serving
+from tests.wire.modal.server import STOP_SECONDS, WireServer, serving
 
 IMAGE = "fanfold-test/base:latest"
-END_SECONDS = 60
+END_SECONDS = STOP_SECONDS + 10
 
 
 @pytest.fixture(scope="module")

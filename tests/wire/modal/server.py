@@ -32,6 +32,8 @@ from tests.wire.modal.services import Guard, complete
 
 HOST: Final = "127.0.0.1"
 CALL_SECONDS: Final = 60.0
+STOP_SECONDS: Final = 300.0
+"""How long the end may take: every sandbox and every copy is removed, which a busy engine does one after the other."""
 T = TypeVar("T")
 
 
@@ -87,10 +89,10 @@ class WireServer:
         await self._guard.disconnect()
         await self._server.wait_closed()
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
+    def run(self, work: Coroutine[Any, Any, T], seconds: float = CALL_SECONDS) -> T:
         """Do something on the server's loop, from another thread."""
         done: Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
-        return done.result(CALL_SECONDS)
+        return done.result(seconds)
 
     @contextlib.contextmanager
     def silent(self) -> Iterator[None]:
@@ -125,7 +127,7 @@ def serving() -> Iterator[WireServer]:
         server.run(server.start())
         yield server
     finally:
-        server.run(server.stop())
+        server.run(server.stop(), STOP_SECONDS)
         server._loop.call_soon_threadsafe(server._loop.stop)
         thread.join(CALL_SECONDS)
         server._loop.close()

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TESTS ?= tests
 WORKERS ?= 2
 
-.PHONY: demo check test bench clean
+.PHONY: demo check test test-cloud bench clean
 
 demo: $(VENV)/runtime
 	sh scripts/demo.sh $(BIN)
@@ -19,6 +19,9 @@ check: $(VENV)/dev
 test: $(VENV)/dev
 	sh scripts/prepare-tests.sh
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(TESTS)
+
+test-cloud: $(VENV)/dev
+	FANFOLD_TEST_CLOUD=1 $(BIN)/pytest -rs tests/cloud
 
 bench: $(VENV)/dev
 	sh scripts/prepare-tests.sh

@@ -11,6 +11,7 @@ import json
 import os
 import pty
 import shutil
+import signal
 import socket
 import stat
 import struct
@@ -29,6 +30,9 @@ def main():
     listener = socket.socket(fileno=int(sys.argv[1]))
     os.set_inheritable(listener.fileno(), False)
     os.umask(0o022)
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        # A handler, though we were started with these ignored: then every process in the sandbox would ignore them.
+        signal.signal(number, lambda *_: None)
     while True:
         connection, _ = listener.accept()
         threading.Thread(target=serve, args=(connection,), daemon=True).start()

@@ -60,6 +60,8 @@ if ! $drop true >/dev/null 2>&1; then
     fi
     drop=
 fi
+# Its commands do not descend from this script: what they are to know is kept for them, readable by this user alone.
+(umask 077 && export -p >"$own/env")
 printf '%s\n' "$drop" >"$own/drop"
 printf '%s\n' "$pids" >"$own/pids"
 mkdir -p "$state/sh/running" "$state/sh/calls" && : >"$state/sh/active"

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from daytona import (
@@ -136,7 +135,7 @@ async def by_snapshot(
     each: Sequence[Mapping[str, str]],
 ) -> list[Forked] | None:
     """Children of one snapshot, which goes when they are made; None when this sandbox cannot be kept."""
-    name = _name_for_now(parent, spec, each)
+    name = _name_for_now(parent, spec)
     if name is None or not await kept(account, parent, name):
         return None
     try:
@@ -145,12 +144,10 @@ async def by_snapshot(
         await asyncio.shield(forget(account, name))
 
 
-def _name_for_now(parent: AsyncSandbox, spec: SandboxSpec, each: Sequence[Mapping[str, str]]) -> str | None:
-    """A name for a snapshot that goes again, with what the children's labels have in common: who looks for these finds it."""
+def _name_for_now(parent: AsyncSandbox, spec: SandboxSpec) -> str | None:
+    """A name for a snapshot that goes again, which tells whose it is."""
     told = {"workdir": spec.workdir, "spec": {}}
-    common = {key: value for key, value in each[0].items() if all(one.get(key) == value for one in each)}
-    handle = SnapshotHandle(records.NAME, new_snapshot_id(), {**common, "fanfold.fork": parent.name}, "", "", told)
-    return names.name_of(handle) or names.name_of(replace(handle, labels={"fanfold.fork": parent.name}))
+    return names.name_of(SnapshotHandle(records.NAME, new_snapshot_id(), {"fanfold.fork": parent.name}, "", "", told))
 
 
 async def kept(account: Account, parent: AsyncSandbox, name: str) -> bool:

@@ -2,6 +2,7 @@
 # changes them: SCRIPT is in base64, STDIN too, or `-` for none, or `@PATH` of a file, which is removed. It prints the exit code, a
 # `.`, the beginning of stderr in base64, a `.`, and at most CAP + 1 bytes of stdout in base64; or `ended`.
 own=${0%/*}
+. "$own/env"
 part=$own/run/$$ script=$(printf %s "$2" | base64 -d)
 read -r drop <"$own/drop"
 read -r FANFOLD_PIDS <"$own/pids"

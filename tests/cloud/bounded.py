@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import os
 from collections.abc import Mapping
-from typing import Final
+from typing import ClassVar, Final
 
 import pytest
 
@@ -18,21 +17,21 @@ MOST: Final = 600
 """Sandboxes of one run of the kit; it makes about half as many, each for some seconds."""
 LONGEST: Final = 900.0
 """Seconds that a sandbox lives at most, though whoever made it is killed."""
-MARK: Final = {"fanfold-cloud-test": str(os.getpid())}
-"""Label of all of them."""
 
 
 class _Bounded(SandboxProvider):
     """Mixed in before a provider."""
 
-    _made = itertools.count(1)
+    cloud_ids: ClassVar[set[str]] = set()
+    """Ids of the sandboxes and snapshots of this process."""
 
     async def create(
         self, spec: SandboxSpec, labels: Mapping[str, str] | None = None, *, from_snapshot: SnapshotHandle | None = None
     ) -> SandboxHandle:
         """See `SandboxProvider`."""
-        self._count(1)
-        return await super().create(_short(spec), _marked(labels), from_snapshot=from_snapshot)  # type: ignore[safe-super]
+        made = await super().create(_short(spec), labels, from_snapshot=from_snapshot)  # type: ignore[safe-super]
+        self._note(made)
+        return made
 
     async def fork(
         self,
@@ -44,25 +43,24 @@ class _Bounded(SandboxProvider):
         scope: Scope = "workspace",
     ) -> list[Forked]:
         """See `SandboxProvider`."""
-        self._count(count)
-        marked = _marked(labels) if labels is None or isinstance(labels, Mapping) else [_marked(one) for one in labels]
-        return await super().fork(handle, count, spec=_short(spec) if spec else None, labels=marked, scope=scope)
+        made = await super().fork(handle, count, spec=_short(spec) if spec else None, labels=labels, scope=scope)
+        self._note(*(one for one in made if isinstance(one, SandboxHandle)))
+        return made
 
     async def snapshot(self, handle: SandboxHandle, labels: Mapping[str, str] | None = None) -> SnapshotHandle:
         """See `SandboxProvider`."""
-        return await super().snapshot(handle, _marked(labels))
+        made = await super().snapshot(handle, labels)
+        self._note(made)
+        return made
 
-    def _count(self, made: int) -> None:
-        if any(next(self._made) > MOST for _ in range(made)):
+    def _note(self, *made: SandboxHandle | SnapshotHandle) -> None:
+        self.cloud_ids.update(one.id for one in made)
+        if len(self.cloud_ids) > MOST:
             pytest.exit(f"more than {MOST} sandboxes: something makes too many of them", returncode=3)
 
 
 def _short(spec: SandboxSpec) -> SandboxSpec:
     return spec.model_copy(update={"lifetime": min(spec.lifetime, LONGEST)})
-
-
-def _marked(labels: Mapping[str, str] | None) -> dict[str, str]:
-    return {**(labels or {}), **MARK}
 
 
 class BoundedModal(_Bounded, ModalProvider):
@@ -73,17 +71,18 @@ class BoundedDaytona(_Bounded, DaytonaProvider):
     """Daytona, by the key in the environment."""
 
 
-async def _sweep(provider: SandboxProvider) -> int:
-    left = await provider.find(MARK)
+async def _sweep(provider: _Bounded) -> list[str]:
+    left = [one for one in await provider.find() if one.id in provider.cloud_ids]
     await asyncio.gather(*(provider.destroy(one) for one in left))
-    for snapshot in await provider.find_snapshots(MARK):
+    kept = [one for one in await provider.find_snapshots() if one.id in provider.cloud_ids]
+    for snapshot in kept:
         await provider.delete_snapshot(snapshot)
     await provider.aclose()
-    return len(left)
+    return [one.id for one in (*left, *kept)]
 
 
-def swept(provider: SandboxProvider) -> int:
-    """Destroy what this process has left on the platform; how many sandboxes that were."""
+def swept(provider: _Bounded) -> list[str]:
+    """Destroy what this process has left on the platform; what that was."""
     return asyncio.run(_sweep(provider))
 
 

@@ -1,7 +1,12 @@
 """The modal provider and the cloud of Modal itself."""
 
+import functools
+import os
+
 import pytest
 
+from sandboxes.providers.modal.provider import DEFAULT_IMAGE
+from sandboxes.providers.registry import MODAL_IMAGE_VARIABLE
 from sandboxes.testing.conformance import ProviderConformance
 from tests.cloud.bounded import BoundedModal, LeftInCloud, need, swept
 from tests.conformance.test_modal import OnModal
@@ -11,8 +16,9 @@ need("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET")
 
 @pytest.fixture(scope="module")
 def provider_factory():
-    yield BoundedModal
-    assert swept(BoundedModal()) == 0
+    made = functools.partial(BoundedModal, os.environ.get(MODAL_IMAGE_VARIABLE) or DEFAULT_IMAGE)
+    yield made
+    assert swept(made()) == []
 
 
 class TestModalCloud(LeftInCloud, OnModal, ProviderConformance):

@@ -36,6 +36,7 @@ async def examine(provider: SandboxProvider, *, attempt: bool) -> dict[str, Any]
     capabilities = await provider.capabilities()
     found = dataclasses.asdict(capabilities)
     found |= {key: sorted(found[key]) for key in ("networks", "fork_scopes")}
+    found["isolation"] = provider.isolation
     notes = list(found.pop("notes"))
     seconds = await first_answer(provider) if attempt else None
     return {"available": True, "capabilities": found, "notes": notes, "seconds": seconds, "error": None}

@@ -17,6 +17,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from sandboxes.errors import FanfoldSandboxError, InvalidSpec, Unsupported
 from sandboxes.providers import copying
+from sandboxes.providers.isolation import WEAKEST, Isolation
 from sandboxes.sandbox import Sandbox
 
 Network = Literal["none", "public", "allowlist"]
@@ -287,6 +288,9 @@ class SandboxProvider(ABC):
     """Lifecycle of sandboxes on one platform. Async inside; `sandboxes.portal.portal.run` serves sync callers."""
 
     name: str
+    isolation: Isolation = WEAKEST
+    """What separates its sandboxes from the machine. None of the `Capabilities`, because it has to be known while the platform
+    is away: what takes its place may not be weaker."""
 
     @abstractmethod
     async def capabilities(self) -> Capabilities:

@@ -17,6 +17,7 @@ from typing import Final
 
 from sandboxes.errors import InvalidSpec, ProviderUnavailable
 from sandboxes.providers.base import SandboxProvider
+from sandboxes.providers.isolation import Isolation
 
 GROUP: Final = "fanfold.providers"
 IMAGE_VARIABLE: Final = "FANFOLD_DOCKER_IMAGE"
@@ -32,6 +33,11 @@ DAYTONA_IMAGE_VARIABLE: Final = "FANFOLD_DAYTONA_IMAGE"
 def provider_names() -> list[str]:
     """Every name that `get_provider` knows here, sorted: ours, and those of installed distributions."""
     return sorted({*_BUILT_IN, *(point.name for point in entry_points(group=GROUP))})
+
+
+def known_isolation(name: str) -> Isolation | None:
+    """The isolation of a provider of ours, without importing it; None for any other: only itself tells."""
+    return _ISOLATION.get(name)
 
 
 def get_provider(name: str, *, home: Path) -> SandboxProvider:
@@ -94,6 +100,9 @@ def _with_sdk(name: str, sdk: str, packages: tuple[str, ...]) -> ModuleType:
 
 _BUILT_IN: Final[Mapping[str, Callable[[Path], SandboxProvider]]] = MappingProxyType(
     {"local": _local, "docker": _docker, "modal": _modal, "daytona": _daytona}
+)
+_ISOLATION: Final[Mapping[str, Isolation]] = MappingProxyType(
+    {"local": "process", "docker": "container", "modal": "machine", "daytona": "machine"}
 )
 
 

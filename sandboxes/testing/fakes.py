@@ -95,6 +95,7 @@ class FaultyProvider(SandboxProvider):
 
     def __init__(self, inner: SandboxProvider, fault: Fault) -> None:
         self.name = inner.name
+        self.isolation = inner.isolation
         self._inner = inner
         self._fault = fault
 

@@ -58,6 +58,7 @@ class DaytonaProvider(SandboxProvider):
     """
 
     name = records.NAME
+    isolation = "machine"
 
     def __init__(
         self,

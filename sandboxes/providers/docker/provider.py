@@ -50,6 +50,7 @@ class DockerProvider(SandboxProvider):
     """
 
     name = layout.PROVIDER
+    isolation = "container"
 
     def __init__(
         self, default_image: str = DEFAULT_IMAGE, *, pull: images.Pull = "missing", base_url: str | None = None

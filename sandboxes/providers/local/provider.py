@@ -56,6 +56,7 @@ class LocalProvider(SandboxProvider):
     """Sandboxes below `home`, a folder of this user's; those of root are below `ROOTS_PLACE`."""
 
     name = "local"
+    isolation = "process"
 
     def __init__(self, home: Path) -> None:
         if os.geteuid() == 0:

@@ -61,6 +61,7 @@ class ModalProvider(SandboxProvider):
     """Lifecycle of sandboxes in one app of Modal. The SDK takes its key from the environment, or from its own file."""
 
     name = making.PROVIDER
+    isolation = "machine"
 
     def __init__(self, default_image: str = DEFAULT_IMAGE, *, app: str = DEFAULT_APP) -> None:
         self._default_image = default_image

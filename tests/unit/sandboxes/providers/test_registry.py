@@ -8,6 +8,7 @@ import pytest
 
 from sandboxes.errors import InvalidSpec, ProviderUnavailable
 from sandboxes.providers.docker import DockerProvider
+from sandboxes.providers.isolation import is_weaker
 from sandboxes.providers.local import LocalProvider
 from sandboxes.providers.modal import ModalProvider
 from sandboxes.providers.registry import (
@@ -16,6 +17,7 @@ from sandboxes.providers.registry import (
     MODAL_APP_VARIABLE,
     MODAL_IMAGE_VARIABLE,
     get_provider,
+    known_isolation,
     provider_names,
 )
 
@@ -123,3 +125,31 @@ def test_what_is_no_provider_is_not_taken_for_one(distribution, tmp_path):
     distribution("def make(home):\n    return 'a string'\n", "theirs:make")
     with pytest.raises(ProviderUnavailable, match="returned a str, which is not a SandboxProvider"):
         get_provider("theirs", home=tmp_path)
+
+
+def test_what_is_known_of_the_isolation_of_ours_is_what_they_declare(tmp_path):
+    for name in ("local", "docker", "modal", "daytona"):
+        assert known_isolation(name) == get_provider(name, home=tmp_path).isolation
+    assert known_isolation("theirs") is None
+
+
+def test_another_distributions_provider_that_declares_nothing_counts_as_the_weakest(distribution, tmp_path):
+    distribution(
+        """
+        from sandboxes.providers.base import SandboxProvider
+
+        class Theirs(SandboxProvider):
+            name = "theirs"
+            def __init__(self, home): pass
+            async def capabilities(self): ...
+            async def create(self, spec, labels=None, *, from_snapshot=None): ...
+            async def attach(self, handle): ...
+            async def destroy(self, handle): ...
+            async def find(self, labels=None): ...
+        """,
+        "theirs:Theirs",
+    )
+    theirs = get_provider("theirs", home=tmp_path).isolation
+    assert not is_weaker("process", theirs)
+    assert is_weaker(theirs, "container")
+    assert is_weaker("of our own making", "container")

@@ -116,7 +116,7 @@ def _fields_at(model: type[BaseModel], path: KeyPath) -> set[str]:
 def _model_in(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    if get_origin(annotation) in (typing.Union, types.UnionType, typing.Annotated, tuple, list):
+    if get_origin(annotation) in (typing.Union, types.UnionType, typing.Annotated, tuple, list, dict):
         found = (_model_in(part) for part in get_args(annotation))
         return next((model for model in found if model), None)
     return None

@@ -8,6 +8,8 @@ It is a YAML file, named by `FANFOLD_POLICY`:
     routes:                           # the first that fits; without one, the queue `fanfold`
       - {provider: docker, queue: gpu}
       - {label: "team=ml", queue: ml}
+    providers:                        # what `provider: auto` stands for, in order; see `orchestrator/providerrules.py`
+      docker: {max_running: 10}
     tenants: {max_running: 20}        # of each tenant that has no limit of its own
     fan_out: {max_children: 100, max_depth: 3, max_parallel: 50}     # of one run, with all that its children fan out
 
@@ -16,7 +18,7 @@ Every process that submits runs or serves them is to have the same file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -25,11 +27,14 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from orchestrator.complaints import read_as
 from orchestrator.errors import BadInput
+from orchestrator.providerrules import Cap, ProviderRule, ProviderRules
 from orchestrator.queue import QUEUE, check_queue
+from orchestrator.sandboxspec import AUTO
 from orchestrator.yamlfile import read_yaml
 
-Cap = Annotated[int, Field(ge=0)]
-"""Runs at the same time."""
+ANYWHERE = ("docker", "local")
+"""What `provider: auto` stands for where the policy lists none: docker if an engine answers, which whoever makes the sandbox
+finds out, and else local."""
 
 
 def _check_label(value: str) -> str:
@@ -49,6 +54,8 @@ class Placed:
 
     provider: str
     labels: Mapping[str, str]
+    housed: bool = False
+    """Whether it has its sandbox, and counts for its provider already."""
 
     def has(self, label: str) -> bool:
         """Whether the run has this label, `KEY=VALUE`."""
@@ -114,13 +121,30 @@ class FanOutCaps(_Strict):
             )
 
 
+_NO_RULE = ProviderRule()
+
+
 class Policy(_Strict):
     """The file."""
 
     caps: Caps = Caps()
     routes: tuple[Route, ...] = ()
     tenants: TenantDefaults = TenantDefaults()
+    providers: ProviderRules = Field(default_factory=dict)
     fan_out: FanOutCaps = FanOutCaps()
+
+    def rule(self, provider: str) -> ProviderRule:
+        """What holds for a provider."""
+        return self.providers.get(provider, _NO_RULE)
+
+    def candidates(self, asked: Sequence[str]) -> tuple[str, ...]:
+        """The providers that a task may be given which asks so, the preferred one first."""
+        return (tuple(self.providers) or ANYWHERE) if list(asked) == [AUTO] else tuple(asked)
+
+    @property
+    def caps_sandboxes(self) -> bool:
+        """Whether it matters how many runs have sandboxes of a provider."""
+        return any(rule.max_running is not None for rule in self.providers.values())
 
     def queue(self, run: Placed) -> str:
         """The queue that a run goes on."""

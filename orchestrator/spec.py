@@ -6,7 +6,7 @@ import posixpath
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field, field_validator, model_validator
 
@@ -18,17 +18,14 @@ from orchestrator.fields import MAX_RETRIES, MAX_TIMEOUT, InsidePath, Labels, Na
 from orchestrator.models import check_one_key
 from orchestrator.mounts import check_places, mounts_for
 from orchestrator.permissions import below
+from orchestrator.sandboxspec import TaskSandbox
 from orchestrator.yamlfile import Document, read_yaml
-from sandboxes.providers.base import Duration, Mount, Network, Resources, SandboxPath, SandboxSpec, Strict
+from sandboxes.providers.base import Duration, Mount, SandboxSpec, Strict
 
 DEFAULT_TIMEOUT = 1800.0
 """Seconds."""
 LIFETIME_MARGIN = 300.0
 """Seconds that a sandbox may outlive its run's timeout: for unpacking before and collecting outputs after."""
-DEFAULT_KEEP_FOR = 3600.0
-"""Seconds."""
-MAX_KEEP = 86400.0
-"""Seconds for which a sandbox can be kept after its run."""
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -68,38 +65,6 @@ class OutputSpec(Strict):
     """A patch of what changed. Default: yes, when there are inputs."""
     files: tuple[InsidePath, ...] = ()
     """Globs; what matches becomes an artifact."""
-
-
-class TaskSandbox(Strict):
-    """The sandbox that a task asks for.
-
-    These are the fields of `SandboxSpec` that a task's author may choose, and no others: what concerns the machine's own
-    files (`mounts`, `rootfs`) is its operator's.
-    """
-
-    provider: str = Field("local", min_length=1, max_length=100)
-    image: str | None = None
-    system: Literal["read-only", "overlay"] = "read-only"
-    workdir: SandboxPath = "/workspace"
-    env: Variables = Field(default_factory=dict)
-    user: str | None = None
-    resources: Resources = Resources()
-    network: Network = "none"
-    allowed_hosts: tuple[str, ...] = ()
-    lifetime: Duration | None = None
-    """Default: the run's timeout and a margin."""
-    idle_timeout: Duration | None = None
-    runtime: str | None = None
-    on_loss: Literal["restart", "fail"] = "restart"
-    """When the sandbox is gone and the run is not done: it begins again from its inputs, or it fails."""
-    keep: Literal["never", "on-failure", "always"] = "never"
-    """Whether the sandbox stays after the run, for somebody to look into: after one that failed or ran out of time, or any."""
-    keep_for: Duration = Field(DEFAULT_KEEP_FOR, le=MAX_KEEP)
-    """How long it stays. The end of its lifetime ends it all the same."""
-
-    def is_kept_after(self, *, failed: bool) -> bool:
-        """Whether it stays after a run that ended so."""
-        return self.keep == "always" or (self.keep == "on-failure" and failed)
 
 
 class Budget(Strict):

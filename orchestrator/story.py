@@ -59,6 +59,11 @@ class Story:
         if attempt > 1:
             yield Line("note", f"attempt {attempt}", event.at)
 
+    def _chosen(self, event: Event, data: Data) -> Iterator[Line]:
+        for one in (item for item in data.items("passed_over") if isinstance(item, dict)):
+            told = f"not on {one_line(str(one.get('provider')), 40)}: {one_line(str(one.get('reason')), 300)}"
+            yield Line("note", told, event.at)
+
     def _sandbox(self, event: Event, data: Data) -> Iterator[Line]:
         self.now = "unpacking the inputs"
         provider = data.text("provider")
@@ -205,6 +210,7 @@ def _arguments(args: Mapping[str, Any]) -> str:
 
 _TELL: Mapping[str, Callable[[Story, Event, Data], Iterator[Line]]] = {
     "run.started": Story._started,
+    "provider.chosen": Story._chosen,
     "sandbox.created": Story._sandbox,
     "input.ready": Story._input,
     "command.started": Story._command,

@@ -54,6 +54,7 @@ class RunModel(BaseModel):
     exit_code: int | None
     """What `fanfold run` would end with; null while the run goes on."""
     provider: str
+    """Where its sandbox is, or is to be; `auto` until that is known."""
     interrupt: ToldObject | None
     """What a person is asked, while it is `interrupted`."""
     decide_by: datetime | None
@@ -62,7 +63,6 @@ class RunModel(BaseModel):
     @classmethod
     def of(cls, run: Run) -> RunModel:
         """From the record's."""
-        sandbox = run.spec.get("sandbox")
         same = {name: getattr(run, name) for name in _SAME}
         return cls(
             **same,
@@ -70,7 +70,7 @@ class RunModel(BaseModel):
             labels=dict(run.labels),
             error=ErrorModel(**vars(run.error)) if run.error else None,
             exit_code=run.exit_code,
-            provider=str(sandbox.get("provider", "local")) if isinstance(sandbox, dict) else "local",
+            provider=run.provider,
             task=run.spec,
         )
 

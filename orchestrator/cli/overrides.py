@@ -30,6 +30,7 @@ class Overrides:
         sandbox: dict[str, Any] = data.setdefault("sandbox", {})
         if self.provider is not None:
             sandbox["provider"] = self.provider
+            sandbox.pop("providers", None)
         if self.env:
             sandbox["env"] = {**sandbox.get("env", {}), **self.env}
         if self.timeout is not None:

@@ -177,7 +177,6 @@ def _artifact_table(kept: Sequence[Kept]) -> None:
 
 
 def _table(found: Sequence[Run], *, with_parents: bool) -> None:
-    from orchestrator.cli.shapes import provider_of
     from orchestrator.cli.table import columns
     from orchestrator.text import ago, duration, one_line
 
@@ -187,7 +186,7 @@ def _table(found: Sequence[Run], *, with_parents: bool) -> None:
         took = duration((run.finished_at - run.created_at).total_seconds()) if run.finished_at else ""
         age = ago((now - run.created_at).total_seconds())
         parent = [run.parent_id or ""] if with_parents else []
-        rows.append((run.id, *parent, one_line(run.name, 40), run.status.value, one_line(provider_of(run), 20), age, took))
+        rows.append((run.id, *parent, one_line(run.name, 40), run.status.value, one_line(run.provider, 20), age, took))
     sys.stdout.write(columns(rows, colours=sys.stdout.isatty()))
 
 

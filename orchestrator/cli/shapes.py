@@ -27,7 +27,7 @@ def run_json(run: Run) -> dict[str, Any]:
         "root_id": run.root_id,
         "depth": run.depth,
         "fan_out": run.fan_out,
-        "provider": provider_of(run),
+        "provider": run.provider,
         "attempt": run.attempt,
         "worker": run.worker,
         "created_at": _moment(run.created_at),
@@ -85,12 +85,6 @@ def artifact_json(artifact: Artifact, place: object) -> dict[str, Any]:
 def event_json(event: Event) -> dict[str, Any]:
     """An event."""
     return {"run": event.run_id, "seq": event.seq, "at": _moment(event.at), "type": event.type, "data": event.data}
-
-
-def provider_of(run: Run) -> str:
-    """The provider that the run asked for."""
-    sandbox = run.spec.get("sandbox")
-    return str(sandbox.get("provider", "local")) if isinstance(sandbox, dict) else "local"
 
 
 def write_json(document: object) -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from orchestrator.cli import summary
 from orchestrator.cli.children import Below, tree_rows
-from orchestrator.cli.shapes import provider_of
 from orchestrator.cli.spending import spent_text, usage_rows
 from orchestrator.cli.tally import Tally
 from orchestrator.text import ago, clean, count, duration, one_line
@@ -37,7 +36,7 @@ def show_run(
         ("name", one_line(run.name)),
         *_parent_rows(run),
         ("status", run.status.value + (", cancelling" if run.cancel_requested and not run.status.terminal else "")),
-        ("provider", one_line(provider_of(run))),
+        ("provider", one_line(run.provider)),
         ("does", _task(run)),
         ("submitted", _moment(run.created_at)),
         *([("started", _moment(run.started_at))] if run.started_at else []),

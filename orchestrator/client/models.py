@@ -68,6 +68,7 @@ class Run(Answer):
     exit_code: int | None = None
     """What the command line ends with; None while the run goes on."""
     provider: str = "local"
+    """Where its sandbox is, or is to be; `auto` until that is known."""
     interrupt: dict[str, Any] | None = None
     """What a person is asked, while the run is `interrupted`."""
     decide_by: datetime | None = None

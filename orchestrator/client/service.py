@@ -22,7 +22,7 @@ from orchestrator.spec import RunSpec
 
 MAX_PAGE = 1000
 """Runs that one question asks for."""
-_OTHERWISE = frozenset({"error", "exit_code", "provider", "task"})
+_OTHERWISE = frozenset({"error", "exit_code", "task"})
 """Fields of an answer's run that the record's has in another form."""
 
 

@@ -13,6 +13,7 @@ from orchestrator.errors import QuotaExceeded
 from orchestrator.policy import TenantDefaults
 from orchestrator.runs import service_tables as s
 from orchestrator.runs import tables as t
+from orchestrator.runs.choice import asked_values
 from orchestrator.runs.frozen import insert_frozen
 from orchestrator.runs.models import NewRun, RunStatus
 from orchestrator.runs.spending import next_month, spent_by_tenant
@@ -106,7 +107,7 @@ def _values_of(new: NewRun, created: datetime, dispatched: datetime | None) -> d
     return {
         **{name: value for name, value in vars(new).items() if name != "frozen"},
         "labels": dict(new.labels),
-        "provider": (new.spec.get("sandbox") or {}).get("provider", "local"),
+        **asked_values(new.spec),
         "status": RunStatus.PENDING.value,
         "created_at": created,
         "dispatched_at": dispatched,

@@ -24,6 +24,7 @@ from orchestrator.runs import service_tables as s
 from orchestrator.runs import tables as t
 from orchestrator.runs.adding import add_runs, admit, has_budget, used_up, with_defaults
 from orchestrator.runs.batches import NewBatch, insert_batch
+from orchestrator.runs.choice import places
 from orchestrator.runs.database import Database, get_run, now
 from orchestrator.runs.models import NewRun, Run
 from orchestrator.runs.room import Room, decides
@@ -120,7 +121,7 @@ class Dispatching(Database):
         room = Room.read(connection, self._policy, moment)
         if room.left <= 0:
             return []
-        chosen = _Choice(connection, room, moment, limit, self._walk)
+        chosen = _Choice(connection, self._policy, room, moment, limit, self._walk)
         for tenant in waiting_tenants(connection):
             limits = with_defaults(tenant_of(tenant.row).limits, self._policy.tenants)
             if not self._budgets.held(connection, tenant.row.id, limits, moment):
@@ -158,10 +159,15 @@ class _Tenant:
 class _Choice:
     """The runs of one decision."""
 
-    def __init__(self, connection: Connection, room: Room, moment: datetime, limit: int, walk: Walk) -> None:
+    def __init__(
+        self, connection: Connection, policy: Policy, room: Room, moment: datetime, limit: int, walk: Walk
+    ) -> None:
         self.sends: dict[str, Send] = {}
+        self.places: dict[str, str] = {}
+        """The provider of each."""
         self.served: dict[str, float] = {}
-        self._connection, self._room, self._moment, self._limit, self._walk = connection, room, moment, limit, walk
+        self._connection, self._policy, self._room = connection, policy, room
+        self._moment, self._limit, self._walk = moment, limit, walk
         self._tenants: dict[str, _Tenant] = {}
         self._next: list[tuple[float, str]] = []
 
@@ -175,23 +181,28 @@ class _Choice:
         while self._next and self._room.left > 0 and len(self.sends) < self._limit:
             _, name = heapq.heappop(self._next)
             tenant = self._tenants[name]
-            row = self._next_run(name, tenant)
-            if row is None:
+            found = self._next_run(name, tenant)
+            if found is None:
                 continue
-            self.sends[row.id] = Send(row.id, self._room.take(name, Placed(row.provider, row.labels)))
+            run_id, placed = found
+            self.sends[run_id] = Send(run_id, self._room.take(name, placed))
+            self.places[run_id] = placed.provider
             tenant.served += 1.0 / max(tenant.limits.weight, MIN_WEIGHT)
             self.served[name] = tenant.served
             heapq.heappush(self._next, (tenant.served, name))
 
-    def _next_run(self, name: str, tenant: _Tenant) -> Row[Any] | None:
+    def _next_run(self, name: str, tenant: _Tenant) -> tuple[str, Placed] | None:
         most = tenant.limits.max_running
         if most is not None and self._room.tenants[name] >= most:
             return None
-        return next((row for row in tenant.runs if self._may_go(row)), None)
+        return next(((row.id, placed) for row in tenant.runs if (placed := self._place_of(row)) is not None), None)
 
-    def _may_go(self, row: Row[Any]) -> bool:
+    def _place_of(self, row: Row[Any]) -> Placed | None:
+        """Where a run can go now."""
         ready = row.ready_at is None or row.ready_at <= self._moment
-        return ready and bool(row.turn) and self._room.fits(Placed(row.provider, row.labels))
+        if not ready or not row.turn:
+            return None
+        return next((placed for placed in places(row, self._policy) if self._room.fits(placed)), None)
 
 
 def _mark(connection: Connection, chosen: _Choice, moment: datetime) -> list[Send]:
@@ -199,8 +210,11 @@ def _mark(connection: Connection, chosen: _Choice, moment: datetime) -> list[Sen
     if not chosen.sends:
         return []
     c, tenants = t.runs.c, s.tenants
-    sent = update(t.runs).where(c.id.in_(list(chosen.sends)), t.WAITING).values(dispatched_at=moment).returning(c.id)
-    marked = set(connection.execute(sent).scalars())
+    marked: set[str] = set()
+    for provider in sorted(set(chosen.places.values())):
+        ids = [run_id for run_id, place in chosen.places.items() if place == provider]
+        sent = update(t.runs).where(c.id.in_(ids), t.WAITING).values(dispatched_at=moment, provider=provider)
+        marked.update(connection.execute(sent.returning(c.id)).scalars())
     served = update(tenants).where(tenants.c.id == bindparam("tenant")).values(served=bindparam("now"))
     connection.execute(served, [{"tenant": name, "now": value} for name, value in sorted(chosen.served.items())])
     return [send for send in chosen.sends.values() if send.run_id in marked]

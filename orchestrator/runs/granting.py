@@ -47,13 +47,14 @@ class Granting(Database):
                 return None
             if child.status == RunStatus.RUNNING.value:  # it counts already
                 return take(connection, child, worker, moment)
-            if _stands_still(connection, child) or self._has_room(connection, child):
-                return take(connection, child, worker, moment, dispatched_at=moment)
+            provider = _provider_of(connection, child)
+            if _stands_still(connection, child) or self._has_room(connection, child, provider):
+                return take(connection, child, worker, moment, dispatched_at=moment, provider=provider)
             return None
 
-    def _has_room(self, connection: Connection, child: Row[Any]) -> bool:
+    def _has_room(self, connection: Connection, child: Row[Any], provider: str) -> bool:
         room = Room.of_caps(connection, self._policy)
-        if not room.within_caps(Placed(child.provider, child.labels)):
+        if not room.within_caps(Placed(provider, child.labels, child.sandbox is not None)):
             return False
         row = connection.execute(select(s.tenants).where(s.tenants.c.id == child.tenant)).one()
         most = with_defaults(tenant_of(row).limits, self._policy.tenants).max_running
@@ -73,3 +74,10 @@ def _stands_still(connection: Connection, child: Row[Any]) -> bool:
     c = t.runs.c
     sibling = select(c.id).where(c.parent_id == child.parent_id, c.status == RunStatus.RUNNING.value).limit(1)
     return connection.execute(sibling).first() is None
+
+
+def _provider_of(connection: Connection, child: Row[Any]) -> str:
+    """Where its sandbox is going to be: a fork of its parent's, which is where the parent's worker chose to have it."""
+    if child.choice is None:
+        return str(child.provider)
+    return str(connection.execute(select(t.runs.c.provider).where(t.runs.c.id == child.parent_id)).scalar_one())

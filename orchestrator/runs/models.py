@@ -124,6 +124,7 @@ class Run:
     sandbox_ready: bool = False
     """Whether the inputs are in it: from then on the task may have begun there."""
     provider: str = "local"
+    """Where its sandbox is, or is to be; `auto` until that is known."""
     tenant: str = DEFAULT_TENANT
     labels: Mapping[str, str] = field(default_factory=dict)
     priority: int = 0
@@ -243,7 +244,8 @@ class NewEvent:
 class Event:
     """Something that happened in a run. `seq` counts from 1 without gaps.
 
-    Types and the keys of `data`: run.started {attempt, worker, resumed}, sandbox.created {id, provider}, sandbox.adopted
+    Types and the keys of `data`: run.started {attempt, worker, resumed}, provider.chosen {provider, passed_over:
+    [{provider, reason}]}, sandbox.created {id, provider}, sandbox.adopted
     {id, provider}, input.ready {bytes}, command.started {command}, command.output {stream, text, offset}, command.finished
     {exit_code}, model.message {id, text, usage}, tool.call {id, name, args}, tool.result {id, name, text, status},
     todos.updated {todos}, verify.started {command}, verify.output {stream, text, offset}, verify.finished {exit_code},
@@ -251,8 +253,9 @@ class Event:
     children: [{run, name}]}, child.finished {run, name, status, error}, merge.finished {key, merged, conflicts, left_out},
     log {level, text}, run.finished {status, error}.
 
-    `resumed` says that the attempt goes on where the last one was. `offset` counts the bytes of the stream up to the end of
-    this piece; a piece that was cut has none.
+    `provider.chosen` is told where there was a choice; `passed_over` are those that were preferred. `resumed` says that the
+    attempt goes on where the last one was. `offset` counts the bytes of the stream up to the end of this piece; a piece that
+    was cut has none.
 
     Output that is not UTF-8 has a key `base64` too, with the very bytes of which `text` is the readable form.
     """

@@ -101,7 +101,7 @@ def run_as_told(run: Run) -> dict[str, Any]:
         "finished_at": as_text(run.finished_at),
         "error": {"kind": run.error.kind, "message": run.error.message} if run.error else None,
         "exit_code": run.exit_code,
-        "provider": (run.spec.get("sandbox") or {}).get("provider", "local"),
+        "provider": run.provider,
         "interrupt": run.interrupt,
         "decide_by": as_text(run.decide_by),
         "task": run.spec,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from orchestrator.policy import Placed, Policy
 from orchestrator.runs import tables as t
@@ -35,6 +35,8 @@ class Room:
                 self._slots[queue] += concurrency + LOOK_AHEAD
         self._queued: Counter[str] = Counter()
         self._providers: Counter[str] = Counter()
+        self._sandboxes: Counter[str] = Counter()
+        """Runs that have a sandbox, or are about to make one, by provider; counted where the policy looks at it."""
         self._labels: Counter[str] = Counter()
         self.tenants: Counter[str] = Counter()
         """Runs at work, by tenant."""
@@ -66,6 +68,9 @@ class Room:
                 self.take(row.tenant, placed)
             else:  # it is executed in the place of its parent
                 self._charge(row.tenant, placed)
+        if self._policy.caps_sandboxes:
+            housed = select(r.provider, func.count().label("count")).where(t.HOUSED).group_by(r.provider)
+            self._sandboxes.update({row.provider: row.count for row in connection.execute(housed)})
 
     @property
     def left(self) -> int:
@@ -81,6 +86,7 @@ class Room:
 
     def _charge(self, tenant: str, run: Placed) -> None:
         self._providers[run.provider] += 1
+        self._sandboxes[run.provider] += not run.housed
         self._labels.update([label for label in self._policy.caps.label if run.has(label)])
         self.tenants[tenant] += 1
 
@@ -91,11 +97,16 @@ class Room:
 
     def within_caps(self, run: Placed) -> bool:
         """Whether one more of its kind may be at work, whoever has a place for it."""
-        caps = self._policy.caps
-        most = caps.provider.get(run.provider)
-        if most is not None and self._providers[run.provider] >= most:
+        labels = self._policy.caps.label
+        free = not any(self._labels[label] >= most for label, most in labels.items() if run.has(label))
+        return free and self.has_place_at(run.provider, housed=run.housed)
+
+    def has_place_at(self, provider: str, *, housed: bool = False) -> bool:
+        """Whether one more may be at work with a sandbox of this provider; `housed`: one that has its sandbox there already."""
+        at_work, sandboxes = self._policy.caps.provider.get(provider), self._policy.rule(provider).max_running
+        if at_work is not None and self._providers[provider] >= at_work:
             return False
-        return not any(self._labels[label] >= most for label, most in caps.label.items() if run.has(label))
+        return housed or sandboxes is None or self._sandboxes[provider] < sandboxes
 
 
 def decides(connection: Connection, *, wait: bool) -> bool:

@@ -21,6 +21,8 @@ from orchestrator.runs.columns import PlainText, UtcDateTime, metadata
 
 WAITING = text("status = 'pending' AND dispatched_at IS NULL AND parent_id IS NULL")
 """The queue: runs that are still to be sent to a worker. Children never are: the worker that has their parent takes them."""
+HOUSED = text("sandbox IS NOT NULL AND (status = 'interrupted' OR (status = 'pending' AND dispatched_at IS NULL))")
+"""Runs that have a sandbox while no worker has them, nor is to have them."""
 _CHILDREN = text("parent_id IS NOT NULL")
 _MEMBERS = text("root_id IS NOT NULL")
 
@@ -66,6 +68,7 @@ runs = Table(
     Column("depth", Integer, nullable=False, server_default="0"),
     Column("fan_out", String(64)),
     Column("place", Integer),
+    Column("choice", JSON(none_as_null=True)),
     Index("ix_runs_created_at", "created_at"),
     Index("ix_runs_status", "status", "dispatched_at"),
     Index("ix_runs_tenant", "tenant", "created_at"),
@@ -76,6 +79,7 @@ runs = Table(
         "ix_runs_children", "parent_id", "fan_out", "place", unique=True,
         sqlite_where=_CHILDREN, postgresql_where=_CHILDREN,
     ),
+    Index("ix_runs_housed", "provider", sqlite_where=HOUSED, postgresql_where=HOUSED),
     Index("ix_runs_tree", "root_id", sqlite_where=_MEMBERS, postgresql_where=_MEMBERS),
 )
 

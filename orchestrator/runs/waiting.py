@@ -23,8 +23,9 @@ HEAD = 200
 DEEP = 500
 """Runs behind all these that one look sees; the next look goes on where it ended."""
 
-_STARTS = ("id", "provider", "labels", "ready_at", "priority", "created_at")
+_STARTS = ("id", "provider", "choice", "labels", "ready_at", "priority", "created_at")
 _TURN = its_turn().label("turn")
+_HOUSED = t.runs.c.sandbox.is_not(None).label("housed")
 
 
 @dataclass(frozen=True, order=True)
@@ -135,7 +136,7 @@ def _of_priority(
     connection: Connection, tenant: str, priority: int, position: Position | None, size: int
 ) -> list[Row[Any]]:
     c = t.runs.c
-    columns = (*(c[name] for name in _STARTS), _TURN)
+    columns = (*(c[name] for name in _STARTS), _TURN, _HOUSED)
     query = select(*columns).where(c.tenant == tenant, c.priority == priority, t.WAITING)
     if position is not None:
         same = or_(c.created_at > position.created_at, c.id > position.id)

@@ -12,9 +12,9 @@ from orchestrator.errors import BadInput, Conflict, InfrastructureError, NotFoun
 from orchestrator.runs.keeping import Keeping, Owner, is_orphan
 from orchestrator.runs.labels import ATTEMPT_LABEL, INSTALLATION_LABEL, RUN_LABEL
 from orchestrator.runs.sandboxes import Executed, SandboxInfo, SandboxListing
+from orchestrator.sandboxspec import MAX_KEEP
 from orchestrator.service.installation import Installation
 from orchestrator.service.looking import DEFAULT_EXEC_TIMEOUT, execute
-from orchestrator.spec import MAX_KEEP
 from sandboxes.errors import FanfoldSandboxError, SandboxGone, SandboxNotFound
 from sandboxes.portal import on, portal
 from sandboxes.providers.base import SandboxHandle, SandboxProvider

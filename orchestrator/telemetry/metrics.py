@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.registry import Collector
 
 from orchestrator.runs.models import ModelUsage
@@ -18,6 +18,8 @@ MAX_VALUES = 200
 OTHER = "other"
 MOMENTS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 """Bounds in seconds for what should take no time: requests, sandboxes that start."""
+CIRCUITS = ("closed", "half-open", "open")
+"""The states of a provider's breaker, in the order of their numbers."""
 SPANS = (0.05, 0.1, 0.25, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14400)
 """Bounds in seconds for runs, and for how long they wait."""
 
@@ -37,6 +39,12 @@ class Metrics:
         )
         self._lease_losses = self._counter("lease_losses", "Runs that this worker lost to another one.")
         self._reaped = self._counter("sandboxes_reaped", "Sandboxes that had lost their run and were destroyed.", "provider")
+        self._circuits = Gauge(
+            "fanfold_provider_circuit",
+            "How this worker treats a provider: 0 uses it, 1 lets one run try it, 2 leaves it alone.",
+            ["provider"],
+            registry=self.registry,
+        )
         self._model_calls = self._counter("model_calls", "Calls of models that have ended.", "model")
         self._tokens = self._counter("model_tokens", "Tokens that models have read and made.", "tenant", "model", "kind")
         self._cost = self._counter("model_cost_usd", "Cost of calls of models that have a price.", "tenant", "model")
@@ -82,6 +90,10 @@ class Metrics:
     def sandbox_reaped(self, provider: str) -> None:
         """A sandbox without a run was destroyed."""
         self._reaped.labels(self._bounded("provider", provider)).inc()
+
+    def watch_circuit(self, provider: str, state: Callable[[], str]) -> None:
+        """Tell how the breaker of a provider is whenever somebody looks: `closed`, `half-open` or `open`."""
+        self._circuits.labels(self._bounded("provider", provider)).set_function(lambda: CIRCUITS.index(state()))
 
     # Agents
 

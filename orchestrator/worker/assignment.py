@@ -14,6 +14,7 @@ from orchestrator.runs.store import Store
 from orchestrator.settings import Settings
 from orchestrator.spec import RunSpec
 from orchestrator.telemetry.process import Telemetry
+from orchestrator.worker.breaker import Breakers
 from orchestrator.worker.kin import Executor, Origin
 from orchestrator.worker.past import Past
 from orchestrator.worker.recorder import Recorder
@@ -40,6 +41,8 @@ class Assignment:
     executor: Executor
     """Who executes its children."""
     policy: Policy
+    breakers: Breakers
+    """This worker's, one for each provider."""
     origin: Origin | None = None
     """Of a child: what its sandbox is made from."""
     telemetry: Telemetry = field(default_factory=Telemetry)

@@ -7,7 +7,7 @@ import posixpath
 import secrets
 import shutil
 import tempfile
-from collections.abc import AsyncIterable, AsyncIterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -17,12 +17,12 @@ from orchestrator.runs.keeping import Keeping
 from orchestrator.runs.labels import RUN_LABEL, sandbox_labels
 from orchestrator.runs.models import Artifact
 from orchestrator.worker.assignment import Assignment
+from orchestrator.worker.choosing import Choosing
 from orchestrator.worker.deferred import DeferredSandbox
 from orchestrator.worker.inputs import Inputs, placed_inputs
 from orchestrator.worker.meter import Meter
-from sandboxes.errors import SandboxGone, SandboxNotFound, Unsupported
+from sandboxes.errors import SandboxGone, SandboxNotFound
 from sandboxes.providers.base import SandboxHandle, SandboxProvider, SandboxSpec
-from sandboxes.providers.registry import get_provider
 from sandboxes.sandbox import CommandSpec, Sandbox
 
 DESTROY_TIMEOUT = 60.0
@@ -44,8 +44,7 @@ class Lodging:
         self._work = work
         self._number = number
         self._meter = meter
-        named = work.spec.sandbox.provider
-        self._provider = work.origin.provider if work.origin else get_provider(named, home=work.settings.home)
+        self._choosing = Choosing(work)
         self._handle: SandboxHandle | None = None
         self._sandbox: Sandbox | None = None
         self._deferred: DeferredSandbox | None = None
@@ -63,8 +62,8 @@ class Lodging:
 
     @property
     def provider(self) -> SandboxProvider:
-        """Whose sandbox it is."""
-        return self._provider
+        """Whose sandbox it is, or is going to be. Raises `ProviderUnavailable` when what it needs is not installed."""
+        return self._work.origin.provider if self._work.origin is not None else self._choosing.provider
 
     @property
     def handle(self) -> SandboxHandle:
@@ -94,7 +93,7 @@ class Lodging:
         if not self._may_wait:
             return await self._enter()
         self.resumed = work.run.sandbox_ready
-        await self._provider.check(await self.spec())
+        await self._choosing.check(await self.spec())
         await asyncio.to_thread(work.store.set_ready, work.lease)
         self._deferred = DeferredSandbox(work.spec.sandbox.workdir, self._enter)
         return self._deferred
@@ -132,8 +131,8 @@ class Lodging:
         self._meter.enter()
         try:
             if work.spec.pauses:
-                await self._provider.resume(handle)
-            sandbox = await self._provider.attach(handle)
+                await self.provider.resume(handle)
+            sandbox = await self.provider.attach(handle)
         except (SandboxNotFound, SandboxGone) as exc:
             await self._take_loss(handle, exc)
             return None
@@ -160,16 +159,19 @@ class Lodging:
         """A fresh sandbox."""
         work = self._work
         self._meter.enter()
-        spec = await self.spec()
-        await self._provider.check(spec)
-        if work.spec.pauses and not (await self._provider.capabilities()).pause:
-            raise Unsupported(f"provider '{self._provider.name}' cannot pause a sandbox (agent.while_waiting)")
-        labels = await self.labels()
-        with work.telemetry.metrics.sandbox_starting(self._provider.name):
-            self._handle = await (work.origin or self._provider).create(spec, labels)
+        spec, labels = await self.spec(), await self.labels()
+        self._handle = await (self._forked(spec, labels) if work.origin else self._choosing.make(spec, labels))
         await asyncio.to_thread(work.store.set_sandbox, work.lease, self._handle.to_json())
         work.recorder.emit("sandbox.created", {"id": self._handle.id, "provider": self._handle.provider})
-        return await self._provider.attach(self._handle)
+        return await self.provider.attach(self._handle)
+
+    async def _forked(self, spec: SandboxSpec, labels: Mapping[str, str]) -> SandboxHandle:
+        """A sandbox where the parent's is: a fork is never somewhere else."""
+        work, provider = self._work, self.provider
+        assert work.origin is not None, "a run without a parent has nothing to be forked from"
+        await provider.check(spec)
+        with work.telemetry.metrics.sandbox_starting(provider.name):
+            return await work.origin.create(spec, labels)
 
     async def spec(self) -> SandboxSpec:
         """What is asked for, with the environment: the sandbox, and what is made like it."""
@@ -247,7 +249,7 @@ class Lodging:
     async def pause(self) -> None:
         """Let the sandbox stand still until it is adopted; nothing when there is none yet."""
         if self._handle is not None:
-            await self._provider.pause(self._handle)
+            await self.provider.pause(self._handle)
 
     async def leave(self) -> None:
         """End the connection; the sandbox, and what runs in it, goes on."""
@@ -274,7 +276,7 @@ class Lodging:
                     await self._sandbox.aclose()
                 for found in [self._handle] if self._handle else await self._half_made():
                     if failed is None or not await self._keeps(found, failed):
-                        await self._provider.destroy(found)
+                        await self.provider.destroy(found)
                         self._forget_closed()
                 await self._let_go()
         except Exception as exc:  # the run's own outcome matters more than what could not be cleaned up after it
@@ -285,12 +287,12 @@ class Lodging:
     async def _let_go(self) -> None:
         """Close the provider, unless others go on with it."""
         if self._work.origin is None:
-            await self._provider.aclose()
+            await self._choosing.aclose()
 
     async def _half_made(self) -> Sequence[SandboxHandle]:
         if self.is_empty:
             return ()
-        return await self._provider.find({RUN_LABEL: self._work.run.id})
+        return await self.provider.find({RUN_LABEL: self._work.run.id})
 
     def _forget_closed(self) -> None:
         for folder in Path(tempfile.gettempdir()).glob(f"{CLOSED_PREFIX}{self._work.run.id}-*"):

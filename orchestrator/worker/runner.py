@@ -29,6 +29,7 @@ from orchestrator.telemetry.process import Telemetry
 from orchestrator.telemetry.redaction import MIN_SECRET
 from orchestrator.vault import Vault
 from orchestrator.worker.assignment import Assignment
+from orchestrator.worker.breaker import Breakers
 from orchestrator.worker.execution import Asked, Execution
 from orchestrator.worker.frozen import bring_secrets
 from orchestrator.worker.kin import Origin
@@ -78,6 +79,7 @@ class Runner:
         self._frozen = FrozenFiles(store, self._artifacts, shared=settings.artifacts_url is not None)
         self._frozen.sweep(settings.runs_dir)
         self._policy = load_policy(settings.policy)
+        self._breakers = Breakers(self._policy, self._telemetry.metrics)
         self._families = Family(store.engine)
         self._granting = Granting(store.engine, self._policy)
         self._pulse = Pulse(store)
@@ -207,7 +209,8 @@ class Runner:
             work = Assignment(
                 run=run, spec=spec, folder=folder, secrets=secrets, lease=lease, settings=self._settings, store=self._store,
                 artifacts=self._artifacts, prices=self._prices, frozen=self._frozen, recorder=recorder, watch=watch,
-                executor=self, policy=self._policy, origin=claim.origin, telemetry=self._telemetry, past=await self._past(run),
+                executor=self, policy=self._policy, breakers=self._breakers, origin=claim.origin, telemetry=self._telemetry,
+                past=await self._past(run),
             )  # fmt: skip
             if redactor.left and run.attempt == 1:
                 recorder.log("warning", f"{redactor.left} of the secrets are shorter than {MIN_SECRET} characters: not hidden")

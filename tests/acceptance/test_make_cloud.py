@@ -31,7 +31,7 @@ def cloud(**variables: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.docker
 def test_the_kit_runs_over_an_account_of_modal(modal_by_hand: Mapping[str, str]) -> None:
-    assert_checked(cloud(**modal_by_hand, FANFOLD_MODAL_IMAGE=IMAGE), without="DAYTONA_API_KEY")
+    assert_checked(cloud(**{**modal_by_hand, "FANFOLD_MODAL_IMAGE": IMAGE}), without="DAYTONA_API_KEY")
 
 
 def test_the_kit_runs_over_an_account_of_daytona(daytona_elsewhere: Elsewhere) -> None:

@@ -12,8 +12,8 @@ from pydantic import BaseModel, Field
 from orchestrator.api.auth import Executes, Reads, Writes
 from orchestrator.fields import MAX_TEXT
 from orchestrator.runs.sandboxes import SandboxInfo, SandboxState
+from orchestrator.sandboxspec import MAX_KEEP
 from orchestrator.service.looking import DEFAULT_EXEC_TIMEOUT, MAX_EXEC_TIMEOUT
-from orchestrator.spec import MAX_KEEP
 from sandboxes.providers.base import Strict
 
 router = APIRouter(tags=["sandboxes"])

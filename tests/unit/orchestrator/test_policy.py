@@ -65,6 +65,13 @@ def test_the_first_route_that_fits_holds(tmp_path: Path, provider: str, labels: 
         ("caps: {label: {ml: 1}}\n", "write a label as KEY=VALUE, not 'ml'"),
         ("routes:\n  - {queue: gpu}\n", "a route says which runs it is for"),
         ("routes:\n  - {provider: docker, queue: 'G P U'}\n", "'G P U' cannot be the name of a queue"),
+        ("providers: {docker: {max_runing: 1}}\n", "providers.docker.max_runing: unknown key; did you mean 'max_running'?"),
+        ("providers: {docker: {max_running: -1}}\n", "docker.max_running: must be greater than or equal to 0, not -1"),
+        ("providers: {docker: {breaker: {failures: 0}}}\n", "breaker.failures: must be greater than or equal to 1, not 0"),
+        ("providers: {docker: {breaker: {cool_down: soon}}}\n", "'soon' is not a duration"),
+        ("providers: {docker: {not_authenticated: ignore}}\n", "providers.docker.not_authenticated: "),
+        ("providers: {auto: {}}\n", "'auto' is no provider: it stands for those that are listed here, in their order"),
+        ("providers: [docker]\n", "providers: must be a mapping"),
         ("fan_out: {max_child: 1}\n", "fan_out.max_child: unknown key; did you mean 'max_children'?"),
         ("fan_out: {max_parallel: 0}\n", "fan_out.max_parallel: must be greater than or equal to 1, not 0"),
         ("- 1\n", "policy.yaml: "),
@@ -81,6 +88,21 @@ def test_how_far_a_run_may_fan_out_is_the_operators_to_say(tmp_path: Path) -> No
     caps.check(7)
     with pytest.raises(BadInput, match="fan_out: makes 8 children, and this installation allows a run 7: make fewer"):
         caps.check(8)
+
+
+def test_auto_is_what_is_listed_in_its_order_and_docker_or_local_without_a_list(tmp_path: Path) -> None:
+    policy = read(tmp_path, "providers:\n  modal: {max_running: 20}\n  docker:\n")
+    assert policy.candidates(["auto"]) == ("modal", "docker")
+    assert policy.candidates(["docker"]) == ("docker",)
+    assert policy.candidates(["docker", "local"]) == ("docker", "local")
+    assert Policy().candidates(["auto"]) == ("docker", "local")
+
+
+def test_what_is_not_said_of_a_provider_is_the_default(tmp_path: Path) -> None:
+    policy = read(tmp_path, "providers:\n  modal: {max_running: 20, breaker: {cool_down: 2m}}\n")
+    assert (policy.rule("modal").max_running, policy.rule("modal").breaker.cool_down) == (20, 120)
+    assert (policy.rule("modal").breaker.failures, policy.rule("modal").not_authenticated) == (5, "fail")
+    assert policy.rule("docker").max_running is None
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:

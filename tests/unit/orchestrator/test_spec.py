@@ -185,3 +185,34 @@ def test_whether_a_sandbox_is_kept(write, keep: str, failed: bool, kept: bool) -
 
 def test_a_sandbox_is_kept_for_a_day_at_most(write) -> None:
     assert "keep_for" in complaint_about(write("command: ls\nsandbox: {keep_for: 25h}"))
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "asked"),
+    [
+        ("{}", ("local",)),
+        ("{provider: auto}", ("auto",)),
+        ("{providers: [modal, docker]}", ("modal", "docker")),
+        ("{providers: [docker], weaker_isolation: allow}", ("docker",)),
+    ],
+)
+def test_a_task_names_one_provider_several_or_auto_and_the_record_keeps_it(write, sandbox: str, asked: tuple[str, ...]) -> None:
+    spec = load_task(write(f"command: x\nsandbox: {sandbox}\n"))
+    assert spec.sandbox.asked == asked
+    assert RunSpec.model_validate(spec.model_dump(mode="json")) == spec
+    assert RunSpec.model_validate(spec.model_dump(exclude_unset=True)) == spec
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "told"),
+    [
+        ("{provider: docker, providers: [modal]}", "task.yaml:2: sandbox: give one of 'provider' (a name, or auto) and"),
+        ("{provider: }", "give one of 'provider' (a name, or auto) and 'providers'"),
+        ("{providers: []}", "sandbox.providers: "),
+        ("{providers: [auto, docker]}", "sandbox.providers: 'auto' stands alone: write provider: auto"),
+        ("{providers: [docker, docker]}", "sandbox.providers: a provider is named twice: docker, docker"),
+        ("{weaker_isolation: maybe}", "sandbox.weaker_isolation: "),
+    ],
+)
+def test_providers_that_make_no_sense_are_refused(write, sandbox: str, told: str) -> None:
+    assert told in complaint_about(write(f"command: x\nsandbox: {sandbox}\n"))

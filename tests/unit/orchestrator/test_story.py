@@ -113,6 +113,14 @@ def test_a_fan_out_is_told_by_how_its_children_end_and_what_was_merged(event: Ca
     ]  # fmt: skip
 
 
+def test_providers_that_were_passed_over_are_told_with_the_reason(event: Callable[..., Event]) -> None:
+    over = [{"provider": "modal", "reason": "no room\nat all"}, {"provider": "docker", "reason": "\x1b[2Jno engine"}]
+    assert told(event("provider.chosen", provider="local", passed_over=over)) == [
+        ("note", "not on modal: no room at all"), ("note", "not on docker: no engine"),
+    ]  # fmt: skip
+    assert told(event("provider.chosen", provider="local", passed_over=[])) == []
+
+
 def test_a_merge_that_left_nothing_is_good(event: Callable[..., Event]) -> None:
     assert told(event("merge.finished", key="1-a", merged=1, conflicts=0, left_out=[])) == [("good", "merged 1 file")]
 
@@ -130,6 +138,7 @@ def test_a_merge_that_left_nothing_is_good(event: Callable[..., Event]) -> None:
         ("fan_out.started", {"children": "none"}),
         ("child.finished", {"name": 3, "status": None, "error": []}),
         ("merge.finished", {"merged": "all", "left_out": [1, {}]}),
+        ("provider.chosen", {"provider": 1, "passed_over": [2, {"provider": []}]}),
     ],
 )
 def test_data_of_an_unexpected_shape_breaks_nothing(event: Callable[..., Event], type: str, data: dict[str, object]) -> None:

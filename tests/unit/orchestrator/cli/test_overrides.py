@@ -96,3 +96,9 @@ def test_a_folder_has_to_be_there(tmp_path: Path) -> None:
     assert folder("--path", tmp_path) == tmp_path.resolve()
     with pytest.raises(BadInput, match=r"--path .*: there is no such folder"):
         folder("--path", tmp_path / "missing")
+
+
+def test_a_provider_of_the_command_line_stands_for_all_that_the_task_names() -> None:
+    named = RunSpec.model_validate({"command": "x", "sandbox": {"providers": ["modal", "docker"]}})
+    assert Overrides(provider="auto").apply(named).sandbox.asked == ("auto",)
+    assert Overrides(timeout="90s").apply(named).sandbox.asked == ("modal", "docker")

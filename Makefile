@@ -4,8 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 TESTS ?= tests
 WORKERS ?= 2
+BASE ?= debian:bookworm-slim
+BUILDER ?= $(BASE)
 
-.PHONY: demo check test test-cloud bench clean
+.PHONY: demo check test test-cloud bench images clean
 
 demo: $(VENV)/runtime
 	sh scripts/demo.sh $(BIN)
@@ -15,17 +17,22 @@ check: $(VENV)/dev
 	$(BIN)/mypy -p sandboxes -p orchestrator
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/chart.py --check
+	$(BIN)/python scripts/pins.py --check
 
 test: $(VENV)/dev
-	sh scripts/prepare-tests.sh
+	PYTHON=$(CURDIR)/$(BIN)/python sh scripts/prepare-tests.sh
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(TESTS)
 
 test-cloud: $(VENV)/dev
 	FANFOLD_TEST_CLOUD=1 $(BIN)/pytest -rs tests/cloud
 
 bench: $(VENV)/dev
-	sh scripts/prepare-tests.sh
+	PYTHON=$(CURDIR)/$(BIN)/python sh scripts/prepare-tests.sh
 	$(BIN)/python -m benchmarks
+
+images: $(VENV)/dev
+	$(BIN)/python scripts/images.py build --base $(BASE) --builder $(BUILDER)
+	$(BIN)/python scripts/sbom.py $$($(BIN)/python scripts/images.py names)
 
 $(VENV)/runtime: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -11,6 +11,7 @@ give_up() {
 
 if sh ensure-docker.sh; then
     sh test-images.sh || give_up "the test images could not be built: the Docker tests will be skipped"
+    sh fanfold-images.sh || give_up "Fanfold's own images could not be built: their tests, and those of the chart's pods, will be skipped"
     sh service-images.sh || give_up "without their images, the tests with servers in containers will be skipped"
 else
     give_up "without an engine the Docker tests will be skipped"

@@ -1,9 +1,9 @@
 """A node for the chart's pods where there is no cluster: each container is run by Docker, with what its pod says of it.
 
 Of Kubernetes it does what a process can notice: its user and groups, a read-only root, no capabilities, volumes with the owners
-and modes that a kubelet gives them, variables, arguments, names of Services, probes, and the time to end. Instead of the images
-that are not here it takes those of the tests, with this checkout and its Python mounted; and for the engine this machine's,
-behind TLS with the certificates of the chart.
+and modes that a kubelet gives them, variables, arguments, names of Services, probes, and the time to end. The image of the
+control plane is this checkout's; instead of the servers' images, which are not here, it takes those of the tests; and for the
+engine this machine's, behind TLS with the certificates of the chart.
 """
 
 from __future__ import annotations
@@ -26,18 +26,16 @@ import typer
 
 from tests.chart.charts import ROOT, Document, Rendered, Workload, environment
 from tests.conftest import missing
+from tests.images.built import PLAN, build_all, docker
 
 BASE, POSTGRES, REDIS = "fanfold-test/base:latest", "fanfold-test/postgres:latest", "fanfold-test/redis:latest"
 ENGINE = "/var/run/docker.sock"
 SITE = Path(typer.__file__).parents[1]
 SECONDS = 120
-"""For one call of the engine, and for a pod to be ready."""
+"""For a pod to be ready."""
 POLL = 0.1
 PROBE_SECONDS = 5
 
-FANFOLD = """#!/bin/sh
-LD_LIBRARY_PATH=/opt/python/lib exec /opt/python/bin/{python} -m orchestrator.cli.main "$@"
-"""
 VALKEY = '#!/bin/sh\nexec redis-server "$@"\n'
 CLUSTER = r"""set -eu
 initdb -D /data/cluster -U fanfold --auth-local=trust --auth-host=scram-sha-256 --pwfile="$POSTGRES_PASSWORD_FILE" \
@@ -52,15 +50,6 @@ exec postgres -D /data/cluster -c 'listen_addresses=*' -c unix_socket_directorie
 """What the entry point of PostgreSQL's image does with these variables."""
 
 
-def docker(*arguments: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """Call the engine."""
-    done = subprocess.run(
-        ["docker", *map(str, arguments)], capture_output=True, text=True, timeout=SECONDS, check=False, stdin=subprocess.DEVNULL
-    )
-    assert not check or done.returncode == 0, f"docker {arguments[0]}: {done.stderr}"
-    return done
-
-
 class Node:
     """Runs pods of a release, in a network of its own."""
 
@@ -69,9 +58,8 @@ class Node:
         self._folder = folder
         self._id = f"ff-chart-{uuid.uuid4().hex[:8]}"
         self._python = Path(sys.executable).resolve().name
-        for name, text in {"fanfold": FANFOLD.format(python=self._python), "valkey-server": VALKEY}.items():
-            (folder / name).write_text(text)
-            (folder / name).chmod(0o755)
+        (folder / "valkey-server").write_text(VALKEY)
+        (folder / "valkey-server").chmod(0o755)
 
     def __enter__(self) -> Node:
         docker("network", "create", self._id)
@@ -99,7 +87,7 @@ class Node:
             return POSTGRES, ["sh", "-c", CLUSTER]
         if component == "engine":
             return BASE, ["/opt/python/bin/" + self._python, "-m", "tests.tlsproxy", "/certs", "0.0.0.0", "2376"]
-        return REDIS if component == "redis" else BASE, [*container["command"], *container["args"]]
+        return REDIS if component == "redis" else PLAN.image("controlplane"), [*container["command"], *container["args"]]
 
     def _security(self, workload: Workload, container: Document) -> list[str]:
         if workload.component == "engine":
@@ -119,10 +107,13 @@ class Node:
 
     def _mounts(self, workload: Workload, container: Document) -> list[str]:
         group = workload.spec.get("securityContext", {}).get("fsGroup", 0)
-        sources = {"/opt/python": Path(sys.base_prefix), "/opt/packages": SITE, "/opt/fanfold": ROOT}
-        sources |= {f"/usr/local/bin/{name}": self._folder / name for name in ("fanfold", "valkey-server")}
-        options = ["--env", "PYTHONPATH=/opt/fanfold:/opt/packages", "--env", "PYTHONDONTWRITEBYTECODE=1"]
-        options += ["--env", "LD_LIBRARY_PATH=/opt/python/lib"] if workload.component == "engine" else []
+        sources, options = {}, []
+        if workload.component == "engine":
+            sources = {"/opt/python": Path(sys.base_prefix), "/opt/packages": SITE, "/opt/fanfold": ROOT}
+            options += ["--env", "PYTHONPATH=/opt/fanfold:/opt/packages", "--env", "PYTHONDONTWRITEBYTECODE=1"]
+            options += ["--env", "LD_LIBRARY_PATH=/opt/python/lib"]
+        elif workload.component == "redis":
+            sources = {"/usr/local/bin/valkey-server": self._folder / "valkey-server"}
         options += [option for target, source in sources.items() for option in ("--volume", f"{source}:{target}:ro")]
         if workload.component == "postgresql":
             options += ["--volume", "/data"]
@@ -215,6 +206,7 @@ def node_for(rendered: Rendered) -> Iterator[Node]:
     """A node that is gone afterwards, with all that ran on it. Skips or fails the test without an image."""
     if problem := docker("image", "inspect", BASE, POSTGRES, REDIS, check=False).stderr.strip():
         missing(f"An image is missing: {problem}.")
+    build_all()
     folder = Path(tempfile.mkdtemp(prefix="ff-chart-"))
     folder.chmod(0o755)
     try:

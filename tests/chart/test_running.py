@@ -11,7 +11,8 @@ import pytest
 
 from tests.acceptance.conftest import Fanfold
 from tests.chart.charts import CHART, Rendered, render, values_of
-from tests.chart.node import BASE, Node, docker, node_for
+from tests.chart.node import BASE, Node, node_for
+from tests.images.built import docker
 from tests.scraping import read
 
 SERVERS = ("postgresql", "redis", "engine")
@@ -25,7 +26,7 @@ outputs: {{files: [report]}}
 sandbox: {{provider: docker, image: "{BASE}"}}
 """
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,8 @@ HOOK = "https://hooks.example.com/fanfold"
 SECONDS = 100
 """For one page."""
 NO_TASK = ("script.yaml", "policy.yaml", "prices.yaml", "merge.yaml")
-CHART_VALUES = "chart-"
-"""What files of values for the chart begin with; tests/chart/test_page.py renders them."""
+ELSEWHERE = ("chart-", "pipeline-")
+"""What files begin with that other tests look at: tests/chart/test_page.py, and test_pipelines.py beside this one."""
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def test_what_a_page_says_to_type_works(page: Path, fanfold: Fanfold, addresses:
 
 def yaml_blocks() -> list[Any]:
     found = [(page, text) for page in PAGES for _, text in blocks(page, "yaml")]
-    found = [(page, text) for page, text in found if not (name_of(text) or "").startswith((*NO_TASK, CHART_VALUES))]
+    found = [(page, text) for page, text in found if not (name_of(text) or "").startswith((*NO_TASK, *ELSEWHERE))]
     return [pytest.param(page, text, id=f"{page.name}-{name_of(text)}") for page, text in found]
 
 

@@ -8,7 +8,7 @@ import warnings
 import pytest
 
 from scripts import pins, sbom
-from scripts.images import NAMES, megabytes, recorded, revision, version
+from scripts.images import NAMES, ROOT, megabytes, recorded, revision, version
 from tests.images.built import PLAN, docker, sh, told
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(900), pytest.mark.usefixtures("built")]
@@ -66,3 +66,7 @@ def test_nothing_that_built_the_control_plane_is_left_in_it() -> None:
         assert "No module named" in sh("controlplane", f"python -c 'import {module}' 2>&1 || true")
     assert "build" not in sh("controlplane", "ls -A /")
     assert sh("controlplane", "ls -A /var/lib/apt/lists /var/cache/apt").split() == ["/var/cache/apt:", "/var/lib/apt/lists:"]
+
+
+def test_the_control_plane_has_the_script_that_gitlabs_template_calls() -> None:
+    assert sh("controlplane", "cat /usr/local/lib/fanfold/task.py") == (ROOT / "ci" / "task.py").read_text()

@@ -78,7 +78,7 @@ def ensure_toolbox(api: APIClient, image: str) -> None:
     """Fill the engine's toolbox volume, unless that was done. The porter's name is the lock between processes."""
     volume = layout.toolbox_volume()
     api.create_volume(volume, labels={layout.TOOLBOX_LABEL: "true"})
-    alone = make_alone(api, f"{volume}-porter", image, [EngineMount("/toolbox", volume, type="volume")])
+    alone = make_alone(api, f"{volume}-porter", image, [EngineMount("/toolbox", volume, type="volume", no_copy=True)])
     try:
         if images.kind(api, alone, f"/toolbox/{layout.TOOLBOX_MARK}") == "missing":
             api.put_archive(alone, "/toolbox", layout.toolbox_archive())

@@ -1,14 +1,17 @@
 """What is particular to the docker provider; the rest is the conformance kit's."""
 
 import asyncio
+import io
 import json
 import os
+import tarfile
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 import docker
 import pytest
+from docker.types import Mount as EngineMount
 
 from sandboxes.errors import (
     ImageNotFound,
@@ -20,7 +23,7 @@ from sandboxes.errors import (
     Unsupported,
 )
 from sandboxes.providers.base import SandboxHandle, SandboxSpec, new_sandbox_id
-from sandboxes.providers.docker import DockerProvider, layout, porters, waiting
+from sandboxes.providers.docker import DockerProvider, images, layout, porters, waiting
 from sandboxes.sandbox import CommandSpec
 
 pytestmark = pytest.mark.docker
@@ -72,12 +75,14 @@ def ask(provider, create):
 
 @pytest.fixture
 def image(api):
-    """Makes an image from the base by a Dockerfile's instructions; removes it afterwards."""
+    """Makes an image from the base by a Dockerfile's instructions, with more files; removes it afterwards."""
     made = []
 
-    def image(*changes):
+    def image(*changes, files=b""):
         tag = f"fanfold-test/made-{uuid.uuid4().hex[:12]}"
         container = api.create_container(BASE, command=["/"])["Id"]
+        if files:
+            api.put_archive(container, "/", files)
         api.commit(container, repository=tag, changes=list(changes))
         api.remove_container(container)
         made.append(tag)
@@ -152,6 +157,21 @@ async def test_a_disk_limit_is_an_error_inside_and_leaves_the_sandbox_well(provi
         assert "No space left on device" in full.output
         assert (await sandbox.adelete("/workspace/big")).error is None
         assert (await sandbox.awrite("/workspace/small", "x")).error is None
+
+
+async def test_an_image_cannot_bring_the_toolbox_of_all_sandboxes(api, image, monkeypatch):
+    volume = f"fanfold-toolbox-test-{uuid.uuid4().hex[:8]}"
+    monkeypatch.setattr(layout, "toolbox_volume", lambda: volume)
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name in (layout.TOOLBOX_MARK, "toolbox.pyz", "boot.sh"):
+            archive.addfile(tarfile.TarInfo(f"toolbox/{name}"))
+    porters.ensure_toolbox(api, image(files=packed.getvalue()))
+    try:
+        with porters.porter(api, f"{volume}-look", BASE, [EngineMount("/toolbox", volume, type="volume")]) as look:
+            assert images.read_text(api, look, "/toolbox/boot.sh").startswith("# The first process of a sandbox")
+    finally:
+        api.remove_volume(volume)
 
 
 async def test_a_toolbox_that_was_pruned_is_made_again(provider, create, api, monkeypatch):

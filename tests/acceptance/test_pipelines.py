@@ -166,6 +166,23 @@ def extras() -> set[str]:
     return set(re.findall(r"^(\w+) = ", text, re.MULTILINE))
 
 
+@pytest.mark.parametrize(
+    ("schema", "name"),
+    [
+        ("github-actions", "action.yml"), ("gitlab-ci", "ci/gitlab.yml"),
+        ("github-workflows", "pipeline-github.yaml"), ("gitlab-ci", "pipeline-gitlab.yaml"),
+    ],
+)  # fmt: skip
+def test_the_platforms_schemas_know_what_is_written(schema: str, name: str, tmp_path: Path) -> None:
+    path = tmp_path / Path(name).name
+    path.write_text(files(PAGE).get(name) or (ROOT / name).read_text())
+    done = subprocess.run(
+        [Path(sys.executable).with_name("check-jsonschema"), "--builtin-schema", f"vendor.{schema}", path],
+        capture_output=True, text=True, check=False, timeout=SECONDS,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+
+
 def test_the_page_uses_inputs_and_outputs_that_there_are() -> None:
     workflow = yaml.safe_load(files(PAGE)["pipeline-github.yaml"])
     (step,) = [one for one in workflow["jobs"]["mend"]["steps"] if one.get("uses", "").startswith("OWNER/")]

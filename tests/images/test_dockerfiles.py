@@ -12,11 +12,11 @@ from scripts import pins
 from scripts.images import NAMES, ROOT
 
 HADOLINT = Path(sys.executable).with_name("hadolint")
-DOCKERFILES = sorted((ROOT / "images").glob("*/Dockerfile"))
+DOCKERFILES = sorted(ROOT.glob("[!.]*/**/Dockerfile"))
 
 
 def test_there_is_one_for_each_image() -> None:
-    assert {path.parent.name for path in DOCKERFILES} == set(NAMES)
+    assert {path.parent.name for path in DOCKERFILES if path.parents[1] == ROOT / "images"} == set(NAMES)
 
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.parent.name)

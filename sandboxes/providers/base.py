@@ -316,7 +316,7 @@ class SandboxProvider(ABC):
 
     @abstractmethod
     async def find(self, labels: Mapping[str, str] | None = None) -> list[SandboxHandle]:
-        """Sandboxes of this provider that carry all these labels, running or ended but not yet destroyed."""
+        """Sandboxes of this provider that carry all these labels: those that run, and what is left of those that have ended."""
 
     async def check(self, spec: SandboxSpec) -> None:
         """Raise `Unsupported` with every reason when this provider cannot do, or cannot enforce, what `spec` asks for."""

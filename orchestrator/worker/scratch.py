@@ -25,7 +25,7 @@ async def scratch(folder: RunFolder, lease: Lease, name: str) -> AsyncIterator[P
             token = left.name.removeprefix(f"{name}-")
             if token.isdecimal() and int(token) <= lease.token:
                 shutil.rmtree(left, ignore_errors=True)
-        place.mkdir()
+        place.mkdir(parents=True)  # the inputs may be kept elsewhere, or there are none
 
     try:
         await asyncio.to_thread(make)

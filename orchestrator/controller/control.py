@@ -25,7 +25,7 @@ from orchestrator.runs.controlling import ControlRecord
 from orchestrator.runs.dispatching import Dispatching, Send
 from orchestrator.telemetry.metrics import Metrics
 from orchestrator.wake import WAITS, Bell
-from sandboxes.providers.registry import get_provider, provider_names
+from sandboxes.providers.registry import get_provider, has_key, provider_names
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -70,7 +70,8 @@ class Controller:
             Loop("recover", self._leadership.led(recover.look), seconds=RECOVER_EVERY, slowest=RECOVER_SLOWEST),
             Loop("expire", self._leadership.led(expiry.look), seconds=EXPIRE_EVERY, slowest=EXPIRE_SLOWEST),
             self._dispatch,
-            *(_reaping(record, name, home, metrics) for name in provider_names()),
+            # Without a key nothing of ours is found there, and an SDK takes a second and much memory to be imported.
+            *(_reaping(record, name, home, metrics) for name in provider_names() if has_key(name)),
             *(errands.loops(engine, self._leadership) if errands else ()),
         ]
 

@@ -40,6 +40,14 @@ def known_isolation(name: str) -> Isolation | None:
     return _ISOLATION.get(name)
 
 
+def has_key(name: str) -> bool:
+    """Whether a provider of a cloud has a key here, as far as can be seen without its SDK; True for any other provider."""
+    if name == "modal":
+        file = Path(os.environ.get("MODAL_CONFIG_PATH", "~/.modal.toml")).expanduser()
+        return "MODAL_TOKEN_ID" in os.environ or file.exists()
+    return name != "daytona" or not {"DAYTONA_API_KEY", "DAYTONA_JWT_TOKEN"}.isdisjoint(os.environ)
+
+
 def get_provider(name: str, *, home: Path) -> SandboxProvider:
     """The provider of this name, not connected to anything yet. `home` is the folder of providers with local state.
 

@@ -17,6 +17,7 @@ from sandboxes.providers.registry import (
     MODAL_APP_VARIABLE,
     MODAL_IMAGE_VARIABLE,
     get_provider,
+    has_key,
     known_isolation,
     provider_names,
 )
@@ -46,6 +47,19 @@ def test_the_environment_chooses_the_default_image(tmp_path, monkeypatch):
     monkeypatch.setenv(MODAL_APP_VARIABLE, "other")
     provider = get_provider("modal", home=tmp_path)
     assert (provider._default_image, provider._platform.app_name) == ("example:2", "other")
+
+
+def test_a_cloud_has_a_key_when_the_environment_or_its_file_has_one(tmp_path, monkeypatch):
+    for variable in ("MODAL_TOKEN_ID", "DAYTONA_API_KEY", "DAYTONA_JWT_TOKEN"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("MODAL_CONFIG_PATH", str(tmp_path / "modal.toml"))
+    assert {name: has_key(name) for name in ("local", "docker", "modal", "daytona", "another")} == {
+        "local": True, "docker": True, "modal": False, "daytona": False, "another": True,
+    }  # fmt: skip
+    (tmp_path / "modal.toml").touch()
+    monkeypatch.setenv("DAYTONA_API_KEY", "x")
+    assert has_key("modal")
+    assert has_key("daytona")
 
 
 def run_python(script, *paths):

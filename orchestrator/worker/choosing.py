@@ -83,10 +83,10 @@ class Choosing:
     async def check(self, spec: SandboxSpec) -> None:
         """Find out where the sandbox is likely to be made, later. Raises when none of them would make it now."""
         names, passed = await self._candidates(spec)
-        if not self._chooses:
-            await self._ask(names[0], spec)
         if not names:
             raise self._refusal(passed)
+        if not self._chooses:
+            await self._ask(names[0], spec)
         self._current = names[0]
 
     async def make(self, spec: SandboxSpec, labels: Mapping[str, str]) -> SandboxHandle:

@@ -87,20 +87,16 @@ async def native(
         return await provider.all_or_nothing(make(), [plan.id])
 
     try:
-        first = await child(each[0])
+        [first] = await copying.settled([child(each[0])], provider)
     except _NotHere:
         return None
-    except FanfoldSandboxError as exc:
-        first_or_error: Forked = exc
-    else:
-        first_or_error = first
     try:
         rest = await copying.settled([child(one) for one in each[1:]], provider) if each[1:] else []
     except BaseException:
-        if isinstance(first_or_error, SandboxHandle):
-            await asyncio.shield(provider.destroy(first_or_error))
+        if isinstance(first, SandboxHandle):
+            await asyncio.shield(provider.destroy(first))
         raise
-    return [first_or_error, *rest]
+    return [first, *rest]
 
 
 async def _forked(account: Account, parent: AsyncSandbox, name: str) -> AsyncSandbox:

@@ -58,6 +58,8 @@ class Choosing:
     """Of one attempt. It opens providers, and closes them in the end."""
 
     def __init__(self, work: Assignment) -> None:
+        self.begun = False
+        """Whether a provider was asked to make the sandbox: then there may be one, whatever came of it."""
         self._work = work
         self._choices = Choices(work.store.engine, work.policy)
         self._asked = work.spec.sandbox.asked
@@ -216,6 +218,7 @@ class Choosing:
             if not self._chooses:
                 await self._ask(name, spec)
             with self._work.telemetry.metrics.sandbox_starting(name):
+                self.begun = True
                 return await self.open(name).create(spec, labels)
 
     def _wait_after(self, name: str, why: FanfoldSandboxError) -> float | None:

@@ -46,6 +46,8 @@ class Lodging:
         self._meter = meter
         self._choosing = Choosing(work)
         self._handle: SandboxHandle | None = None
+        self._noted = True
+        """Whether the record knows of the sandbox, as far as we have been told."""
         self._sandbox: Sandbox | None = None
         self._deferred: DeferredSandbox | None = None
         self._inputs: Inputs | None = None
@@ -160,8 +162,10 @@ class Lodging:
         work = self._work
         self._meter.enter()
         spec, labels = await self.spec(), await self.labels()
+        self._noted = False
         self._handle = await (self._forked(spec, labels) if work.origin else self._choosing.make(spec, labels))
         await asyncio.to_thread(work.store.set_sandbox, work.lease, self._handle.to_json())
+        self._noted = True
         work.recorder.emit("sandbox.created", {"id": self._handle.id, "provider": self._handle.provider})
         return await self.provider.attach(self._handle)
 
@@ -252,13 +256,16 @@ class Lodging:
             await self.provider.pause(self._handle)
 
     async def leave(self) -> None:
-        """End the connection; the sandbox, and what runs in it, goes on."""
+        """End the connection; the sandbox goes on with all that runs in it. One that the record does not know is destroyed."""
         self._meter.leave()
         try:
             if self._deferred is not None:
                 await self._deferred.aclose()
             if self._sandbox is not None:
                 await self._sandbox.aclose()
+            if self._handle is not None and not self._noted:  # the task has not begun in it
+                async with asyncio.timeout(DESTROY_TIMEOUT):
+                    await self.provider.destroy(self._handle)
         finally:
             await self._let_go()
 
@@ -290,7 +297,8 @@ class Lodging:
             await self._choosing.aclose()
 
     async def _half_made(self) -> Sequence[SandboxHandle]:
-        if self.is_empty:
+        unused = self._number == 1 and self._work.origin is None and not self._choosing.begun
+        if self.is_empty or unused:
             return ()
         return await self.provider.find({RUN_LABEL: self._work.run.id})
 

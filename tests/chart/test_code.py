@@ -230,14 +230,13 @@ def test_the_schema_of_the_policy_has_the_fields_of_the_policy() -> None:
 
 
 def _same(ours: Document, theirs: Document, definitions: dict[str, Any]) -> None:
-    assert set(ours["properties"]) == set(theirs["properties"])
-    for name, part in ours["properties"].items():
-        other = theirs["properties"][name]
-        other = definitions[other["$ref"].rpartition("/")[2]] if "$ref" in other else other
-        if "properties" in part:
-            _same(part, other, definitions)
-        elif part.get("items", {}).get("properties"):
-            _same(part["items"], definitions[other["items"]["$ref"].rpartition("/")[2]], definitions)
+    theirs = definitions[theirs["$ref"].rpartition("/")[2]] if "$ref" in theirs else theirs
+    assert set(ours.get("properties", ())) == set(theirs.get("properties", ()))
+    for name, part in ours.get("properties", {}).items():
+        _same(part, theirs["properties"][name], definitions)
+    for inner in ("items", "additionalProperties"):
+        if ours.get(inner):
+            _same(ours[inner], theirs[inner], definitions)
 
 
 def test_the_version_is_that_of_the_package() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -12,10 +13,13 @@ from typing import Any
 import pytest
 import yaml
 
-from orchestrator.runs.models import Event, Run, RunStatus
+from orchestrator.errors import RecordUnavailable
+from orchestrator.runs.models import Event, Lease, Run, RunStatus, WorkerInfo
+from orchestrator.runs.store import Store, now
 from orchestrator.service import Service
 from orchestrator.settings import Settings
 from orchestrator.spec import RunSpec
+from orchestrator.worker.runner import Runner
 from sandboxes.portal import portal
 from sandboxes.providers.registry import get_provider
 from tests.integration.orchestrator.conftest import working
@@ -193,3 +197,36 @@ def test_a_worker_that_was_stopped_for_long_writes_nothing_when_it_wakes(home, u
     assert content(service, run_id, "files/ledger").split() == [str(n) for n in range(CALLS)]
     assert_told_once(events)
     assert adopted.seq < events[-1].seq
+
+
+class Forgetful(Store):
+    """A record that is away when it is told of a sandbox for the first time; with `noted`, it is away after it has noted it."""
+
+    away = True
+    noted = False
+
+    def set_sandbox(self, lease: Lease, handle: dict[str, Any], *, ready: bool = False) -> None:
+        if self.noted or not self.away:
+            super().set_sandbox(lease, handle, ready=ready)
+        if self.away:
+            self.away = False
+            raise RecordUnavailable("the record is away")
+
+
+@pytest.mark.parametrize("noted", [False, True])
+async def test_a_sandbox_that_the_record_was_not_told_of_is_not_left(
+    home: tuple[Settings, Service], tmp_path: Path, noted: bool
+) -> None:
+    settings, service = home
+    store = Forgetful(service._of.engine)
+    store.noted = noted
+    store.worker_alive(WorkerInfo("first", "here", os.getpid(), 1, now(), now()))
+    run_id = service.submit(RunSpec(command="echo begun"), base_dir=tmp_path).id
+    await Runner(settings, store, "first", nudge=lambda _: None).execute(run_id)
+    assert await get_provider("local", home=settings.home).find() == []
+
+    store.worker_gone("first")
+    with working(service):
+        run, events = await asyncio.to_thread(ended, service, run_id)
+    assert run.status is RunStatus.SUCCESS
+    assert [event.data["text"] for event in events if event.type == "command.output"] == ["begun\n"]

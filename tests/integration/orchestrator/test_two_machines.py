@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from orchestrator.spec import RunSpec
 from tests.services_s3 import S3Server, s3_server
 
 SECRET = "hunter2-hunter2"
+PUT_AWAY_TIMEOUT = 30.0
+"""Seconds for a worker to remove what it had of a run."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,13 @@ class Two:
         self.there.ensure_worker()
         list(self.there.follow(run.id))
         return self.here.get(run.id)
+
+    def wait_until_empty(self) -> None:
+        """Wait until no machine keeps anything of any run: a worker tells that one has ended before it puts it away."""
+        late = time.monotonic() + PUT_AWAY_TIMEOUT
+        while left := [path for one in (self.here, self.there) for path in one.settings.runs_dir.glob("*")]:
+            assert time.monotonic() < late, left
+            time.sleep(0.05)
 
     def output(self, run: Run) -> str:
         return "".join(event.data["text"] for event in self.here.events(run.id) if event.type == "command.output")
@@ -107,7 +117,7 @@ def test_inputs_and_secrets_go_through_the_shared_place(two, base: Path, place: 
     with machines.here.open_artifact(run.id, "patch.diff") as patch:
         assert b"+new" in patch.read()
     # Nothing of it stays on either machine, and of the secrets nothing stays in the record.
-    assert [path.name for one in (machines.here, machines.there) for path in one.settings.runs_dir.glob("*")] == []
+    machines.wait_until_empty()
     assert sorted(one.name for one in machines.here._of.store.frozen(run.id)) == [".inputs/input.json", ".inputs/input.tar"]
     assert [one.name for one in machines.here.artifacts(run.id)] == ["patch.diff"]
     found = contents(place, request)

@@ -126,7 +126,7 @@ class ToolboxClient:
                     self._receive(header, payload)
         except wire.WireError as exc:
             self._fail(ProtocolError(f"the sandbox's helper {exc}"))
-        except ProtocolError as exc:
+        except SandboxError as exc:
             self._fail(exc)
 
     def _ended(self, failure: OSError | None) -> None:

@@ -1,6 +1,7 @@
 # The first process of a sandbox (below the engine's init): `sh boot.sh WORKDIR LIFETIME IDLE`, seconds, IDLE 0 for never.
-# It prints one line, the transport: `helper` when the resident helper answers on its socket, `sh` when this image has no
-# Python for it. It ends when the lifetime or the idle limit is over, and the sandbox with it.
+# Its first line of output is the transport: `helper` when the resident helper is there, whose first client has stdin and stdout
+# from then on, and others its socket; `sh` when this image has no Python for it. It ends when the lifetime or the idle limit
+# is over, and the sandbox with it.
 set -u
 workdir=$1 lifetime=$2 idle=$3
 toolbox=/.fanfold/toolbox state=/.fanfold/state upper=/.fanfold/layer/upper
@@ -19,18 +20,12 @@ until [ -w "$state" ] && [ -w "$workdir" ] && [ -O "$workdir" ]; do
 done
 
 if command -v python3 >/dev/null 2>&1; then
-    {
-        until [ -S "$state/toolbox.sock" ]; do pause; done
-        echo helper >"$state/transport"
-        echo helper
-    } &
-    watcher=$!
+    echo helper >"$state/transport"
     [ -d "$upper" ] || upper=
-    python3 -I -S "$toolbox/toolbox.pyz" serve --socket "$state/toolbox.sock" --state "$state" \
-        --workdir "$workdir" --upper "$upper" --lifetime "$lifetime" --idle "$idle" 2>"$state/helper.log"
+    python3 -I -S "$toolbox/toolbox.pyz" serve --stdio --socket "$state/toolbox.sock" --state "$state" \
+        --workdir "$workdir" --upper "$upper" --lifetime "$lifetime" --idle "$idle" 3>&2 2>"$state/helper.log"
     code=$?
     [ -S "$state/toolbox.sock" ] && exit "$code"
-    kill "$watcher"
 fi
 
 mkdir -p "$state/sh/running" "$state/sh/calls"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import io
 import tarfile
 import time
@@ -12,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from sandboxes.toolbox.bundle import bundle
+from sandboxes.toolbox.bundle import bundle, quick_bundle
 
 PROVIDER: Final = "docker"
 """Name of the provider, in handles."""
@@ -121,13 +122,19 @@ def toolbox_archive() -> bytes:
     """What the toolbox volume holds."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
-        for name, content in (("toolbox.pyz", bundle()), ("boot.sh", _BOOT.read_bytes()), (NOTHING, b""), (TOOLBOX_MARK, b"")):
+        files = {"toolbox.pyz": quick_bundle(), "boot.sh": _BOOT.read_bytes(), NOTHING: b"", TOOLBOX_MARK: b""}
+        for name, content in files.items():
             entry = tarfile.TarInfo(name)
             entry.size, entry.mode = len(content), 0o000 if name == NOTHING else 0o444
             archive.addfile(entry, io.BytesIO(content))
     return packed.getvalue()
 
 
+@cache
 def toolbox_volume() -> str:
-    """Name of the toolbox volume: another version of what is in it has another name."""
-    return f"fanfold-toolbox-{hashlib.sha256(toolbox_archive()).hexdigest()[:16]}"
+    """Name of the toolbox volume: another version of what is in it has another name.
+
+    By what it is made from: byte code of the same source is not the same bytes every time.
+    """
+    made_from = hashlib.sha256(bundle() + importlib.util.MAGIC_NUMBER + _BOOT.read_bytes())
+    return f"fanfold-toolbox-{made_from.hexdigest()[:16]}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,7 @@ from docker.errors import NotFound
 from sandboxes.errors import InvalidSpec, SandboxError, SandboxGone, SandboxNotFound
 from sandboxes.providers.base import SandboxSpec, is_sandbox_id
 from sandboxes.providers.docker import container, images, layers, layout, porters, users, waiting
-from sandboxes.providers.docker.stream import attach_output
+from sandboxes.providers.docker.stream import FirstLines, attach_stdio
 
 BOOT_SECONDS: Final = 60.0
 """How long a sandbox may take from its start to its first line."""
@@ -49,14 +48,14 @@ def make(api: APIClient, spec: SandboxSpec, plan: container.Plan) -> str:
     return str(api.create_container(**container.configuration(spec, plan, api.api_version))["Id"])
 
 
-def start(api: APIClient, spec: SandboxSpec, plan: container.Plan, made: str) -> str:
-    """Start a container; the transport that its sandbox needs.
+def start(api: APIClient, spec: SandboxSpec, plan: container.Plan, made: str, lines: FirstLines) -> str:
+    """Start a container; the transport that its sandbox needs. The line to a helper is kept for who attaches first.
 
     The boot script waits for the owner of its folders, so that they may get it meanwhile. What stands on others has it already:
     an overlay needs that before.
     """
     by_porter = plan.under is None and not container.in_memory(spec)
-    with ThreadPoolExecutor(1) as aside, contextlib.closing(attach_output(api, made)) as output:
+    with ThreadPoolExecutor(1) as aside, attach_stdio(api, made) as stdio:
         asked = []
         if by_porter:
             asked.append(aside.submit(porters.give_owner, api, [plan]))
@@ -64,7 +63,9 @@ def start(api: APIClient, spec: SandboxSpec, plan: container.Plan, made: str) ->
         api.start(made)
         for one in asked:
             one.result()
-        line = _first_line(output)
+        line = _first_line(stdio)
+        if line == "helper":
+            lines.keep(plan.sandbox_id, stdio.dup())
     if line not in ("helper", "sh"):
         raise SandboxError(f"the sandbox did not start: {_why_not_started(api, plan.sandbox_id, plan.image, line)}")
     return line

@@ -12,6 +12,7 @@ from typing import Any
 from sandboxes.providers.base import SandboxHandle, SandboxSpec, lifetime_stamps, new_sandbox_id
 from sandboxes.providers.docker import container, images, layers, layout, lifecycle, porters, users
 from sandboxes.providers.docker.engine import Engine
+from sandboxes.providers.docker.stream import FirstLines
 from sandboxes.providers.standing import to_its_end
 
 
@@ -21,6 +22,7 @@ class Maker:
     def __init__(self, engine: Engine, default_image: str, pull: images.Pull) -> None:
         self._engine = engine
         self.default_image = default_image
+        self.lines = FirstLines()
         self._pull: images.Pull = pull
         self._toolbox_ready = False
         self._filling = threading.Lock()
@@ -94,7 +96,7 @@ class Maker:
             made = await to_its_end(self._engine.run("make a sandbox", lambda: lifecycle.make(api, spec, plan)))
             if owned is not None:
                 await asyncio.shield(owned)
-            start = self._engine.run("start a sandbox", lambda: lifecycle.start(api, spec, plan, made))
+            start = self._engine.run("start a sandbox", lambda: lifecycle.start(api, spec, plan, made, self.lines))
             transport = await to_its_end(start)
         except BaseException:
             if owned is not None:
@@ -108,6 +110,7 @@ class Maker:
         await _all([self._engine.run("remove a sandbox", self._remove, plan.sandbox_id) for plan in plans])
 
     def _remove(self, sandbox_id: str) -> None:
+        self.lines.drop(sandbox_id)
         lifecycle.remove(self._engine.api, sandbox_id)
 
 

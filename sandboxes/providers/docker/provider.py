@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -162,6 +163,11 @@ class DockerProvider(SandboxProvider):
             raise
 
     async def _attach_helper(self, run: ContainerExec, sandbox_id: str, workdir: str) -> Sandbox:
+        if line := self._maker.lines.take(sandbox_id):
+            output = Demultiplexer(ends_by_stderr=True)
+            with contextlib.suppress(SandboxError):  # it may have broken since
+                client = await connect(line, deadline=ATTACH_SECONDS, unwrap=output.stdout)
+                return ToolboxSandbox(client, sandbox_id=sandbox_id, workdir=workdir)
         async with asyncio.timeout(ATTACH_SECONDS):
             stream = await run.open(layout.CONNECT)
         output = Demultiplexer()
@@ -293,6 +299,7 @@ class DockerProvider(SandboxProvider):
         await self._remove(handle.id)
 
     async def _remove(self, sandbox_id: str) -> None:
+        self._maker.lines.drop(sandbox_id)
         await self._engine.run("remove a sandbox", lambda: lifecycle.remove(self._engine.api, sandbox_id))
 
     async def find(self, labels: Mapping[str, str] | None = None) -> list[SandboxHandle]:
@@ -304,6 +311,7 @@ class DockerProvider(SandboxProvider):
 
     async def aclose(self) -> None:
         """See `SandboxProvider`."""
+        self._maker.lines.close()
         await self._engine.aclose()
 
 

@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 from docker import APIClient
 
+from sandboxes.errors import SandboxGone
+
 EARLY = 2 * 1024 * 1024
 """Bytes that may have come with the response's headers."""
 STDERR_CAP = 64 * 1024
@@ -22,9 +24,13 @@ _PUMP = 256 * 1024
 
 
 class Demultiplexer:
-    """Takes the engine's frames apart (stream number, 3 zero bytes, length, payload): stdout goes on, stderr aside."""
+    """Takes the engine's frames apart (stream number, 3 zero bytes, length, payload): stdout goes on, stderr aside.
 
-    def __init__(self) -> None:
+    With `ends_by_stderr`, whatever comes there means that the other side has closed: `SandboxGone`.
+    """
+
+    def __init__(self, *, ends_by_stderr: bool = False) -> None:
+        self._ends_by_stderr = ends_by_stderr
         self._errors = bytearray()
         self._header = bytearray()
         self._stream = 0
@@ -44,6 +50,8 @@ class Demultiplexer:
             payload, view = view[: self._left], view[self._left :]
             self._left -= len(payload)
             if self._stream == _STDERR:
+                if self._ends_by_stderr:
+                    raise SandboxGone("the sandbox's helper closed the connection")
                 self._errors += payload[: max(0, STDERR_CAP - len(self._errors))]
             else:
                 yield payload
@@ -72,9 +80,34 @@ def start_exec(api: APIClient, container: str, argv: list[str]) -> ExecStream:
     return ExecStream(exec_id, *_plain(api.exec_start(exec_id, socket=True)))
 
 
-def attach_output(api: APIClient, container: str) -> socket.socket:
-    """A socket with the framed output of a container that has not been started yet (blocking)."""
-    return _plain(api.attach_socket(container, params={"stdout": 1, "stderr": 1, "stream": 1}))[0]
+def attach_stdio(api: APIClient, container: str) -> socket.socket:
+    """A socket to a container that has not been started yet: what is written is its stdin, what comes its framed output."""
+    return _plain(api.attach_socket(container, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}))[0]
+
+
+class FirstLines:
+    """Sockets to helpers that wait for their first clients, by sandbox. Used by many threads."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, socket.socket] = {}
+
+    def keep(self, sandbox_id: str, line: socket.socket) -> None:
+        """Keep a line until it is taken or dropped."""
+        self._lines[sandbox_id] = line
+
+    def take(self, sandbox_id: str) -> socket.socket | None:
+        """The line, which is the caller's from now on; None when it has been used, or is somebody else's."""
+        return self._lines.pop(sandbox_id, None)
+
+    def drop(self, sandbox_id: str) -> None:
+        """Close the line of a sandbox that goes."""
+        if line := self.take(sandbox_id):
+            line.close()
+
+    def close(self) -> None:
+        """Close all that nobody has taken."""
+        for sandbox_id in list(self._lines):
+            self.drop(sandbox_id)
 
 
 def _plain(given: Any) -> tuple[socket.socket, bytes]:

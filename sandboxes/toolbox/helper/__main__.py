@@ -7,11 +7,14 @@ import resource
 import select
 import socket
 import sys
+import threading
 import time
 
 BULK = 1024 * 1024
 """Bytes that a bridge carries at once, and that a pipe or socket is asked to hold."""
 F_SETPIPE_SZ = 1031
+LINE_OUT = 3
+"""With --stdio, the descriptor on which the first client is told that it was dropped: its stdout may stay open in others."""
 
 
 def main():
@@ -31,6 +34,7 @@ def main():
     serve.add_argument("--limit", action="append", default=[], metavar="NAME=N", help="resource limit, hard: NPROC, AS")
     serve.add_argument("--ward", action="store_true", help="drop privileges, and end every process with the server")
     serve.add_argument("--user", metavar="UID:GID", help="with --ward: whom root becomes")
+    serve.add_argument("--stdio", action="store_true", help="the first client is on stdin and stdout; it is told `helper`")
     connect = commands.add_parser("connect")
     connect.add_argument("--socket", required=True)
     connect.add_argument("--wait", type=float, default=10, help="seconds to wait for the socket")
@@ -60,8 +64,36 @@ def _serve(arguments):
     os.makedirs(arguments.workdir, exist_ok=True)
     os.chdir(arguments.workdir)
     limits = (arguments.lifetime, arguments.idle, arguments.unclaimed)
-    Server(listener, arguments.state, arguments.workdir, arguments.upper, *limits).run()
+    server = Server(listener, arguments.state, arguments.workdir, arguments.upper, *limits)
+    if arguments.stdio:
+        server.welcome(_on_stdio())
+    server.run()
     os._exit(0)
+
+
+def _on_stdio():
+    """A socket whose other end is stdin and stdout, which are empty from now on."""
+    source, sink, line_out = (fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, LINE_OUT + 1) for one in (0, 1, LINE_OUT))
+    os.close(LINE_OUT)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for one in (0, 1):
+        os.dup2(nothing, one)
+    os.close(nothing)
+    outer, inner = socket.socketpair()
+    threading.Thread(target=_carry, args=(outer, source, sink, line_out), daemon=True).start()
+    return inner
+
+
+def _carry(sock, source, sink, line_out):
+    try:
+        os.write(sink, b"helper\n")
+        _bridge(sock, source, sink)
+        os.write(line_out, b"dropped\n")
+    except OSError:  # nobody is there any more
+        pass
+    sock.close()
+    for one in (source, sink, line_out):
+        os.close(one)
 
 
 def _listen(path):
@@ -96,20 +128,21 @@ def _connect(arguments):
 
         terminal.bridge(sock, "".join(arguments.terminal).encode())
         return 0
-    return _bridge(sock)
+    _bridge(sock, 0, 1)
+    return 0
 
 
-def _bridge(sock):
+def _bridge(sock, source, sink):
     """Carry bytes both ways until either end closes; between pipes and the socket they need not come through here."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BULK)
-    to_socket = _carrier(0, sock.fileno())
-    to_client = _carrier(sock.fileno(), 1)
+    to_socket = _carrier(source, sock.fileno())
+    to_client = _carrier(sock.fileno(), sink)
     while True:
-        readable, _, _ = select.select([0, sock], [], [])
+        readable, _, _ = select.select([source, sock], [], [])
         if sock in readable and not to_client():
-            return 0
-        if 0 in readable and not to_socket():
-            return 0
+            return
+        if source in readable and not to_socket():
+            return
 
 
 def _carrier(source, sink):

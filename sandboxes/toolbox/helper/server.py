@@ -74,6 +74,10 @@ class Server:
             sock, _ = self._listener.accept()
         except OSError:
             return
+        self.welcome(sock)
+
+    def welcome(self, sock):
+        """Serve the client at the other end of a connected socket."""
         sock.setblocking(True)
         self._unclaimed = 0
         connection = Connection(sock, self)

@@ -1,12 +1,13 @@
 """The helper runs on Python 3.8, on the standard library alone, from one file."""
 
 import ast
+import importlib.util
 import subprocess
 import sys
 
 import pytest
 
-from sandboxes.toolbox.bundle import HELPER, bundle, bundle_id
+from sandboxes.toolbox.bundle import HELPER, bundle, bundle_id, quick_bundle
 
 SOURCES = sorted(HELPER.glob("*.py"))
 
@@ -32,3 +33,16 @@ def test_the_bundle_is_the_same_every_time_and_runs(tmp_path):
     bundle.cache_clear()
     bundle_id.cache_clear()
     assert (bundle(), bundle_id()) == (packed, first)
+
+
+OTHER_PYTHON = (1000).to_bytes(2, "little") + b"\r\n"
+"""What the byte code of a Python begins with that is not this one."""
+
+
+@pytest.mark.parametrize(("of", "taken"), [(importlib.util.MAGIC_NUMBER, ".pyc"), (OTHER_PYTHON, ".py")])
+def test_byte_code_is_taken_by_the_python_that_it_is_of(tmp_path, of, taken):
+    file = tmp_path / "toolbox.pyz"
+    file.write_bytes(quick_bundle().replace(importlib.util.MAGIC_NUMBER, of))
+    look = f"import sys; sys.path.insert(0, {str(file)!r}); import helper.server as one; print(one.__file__)"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", look], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{file}/helper/server{taken}\n"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from sandboxes.workspace.known import Known
 from sandboxes.workspace.manifest import EMPTY_FOLDER, FOLDER, FileEntry, check_manifest
 from sandboxes.workspace.names import BadName, parents, shown, split, to_bytes
 
@@ -19,8 +19,6 @@ REFUSED_CAP: Final = 1000
 """Paths that are named at most when edits are refused."""
 STAGING: Final = ".fanfold-apply-"
 """How the names of folders begin in which edits are prepared. They are in no manifest."""
-_AFTER_SLASH: Final = "0"
-"""The character after `/`: whatever is below a folder sorts before the folder's path with it."""
 
 
 @dataclass(frozen=True)
@@ -69,51 +67,35 @@ def difference(
 def layer_difference(
     base: Mapping[str, FileEntry],
     written: Iterable[FileEntry],
-    listings: Mapping[str, Collection[str]],
+    listings: Mapping[str, Set[str]],
     *,
     folders: bool = False,
     closed: Collection[str] = (),
 ) -> Changed:
     """What is not as in `base`, by what was `written` since, and the names that there are now in each folder written to.
 
-    A folder that is in no listing is as it was, if it is still there. See `difference`.
+    A folder that is in no listing is as it was, if it is still there. See `difference`; a base that many are compared with had
+    better be `Known`.
     """
-    before = _comparable(base, folders, closed)
+    before = Known.of(_comparable(base, folders, closed))
     empty = [FileEntry(path, FOLDER, 0, EMPTY_FOLDER) for path, names in listings.items() if path and not names]
     found = _comparable(check_manifest([*written, *empty]), folders, closed)
     return _changed(before, found, _gone(before, found, listings) - found.keys())
 
 
-def _gone(
-    before: Mapping[str, FileEntry], found: Mapping[str, FileEntry], listings: Mapping[str, Collection[str]]
-) -> set[str]:
+def _gone(before: Known, found: Mapping[str, FileEntry], listings: Mapping[str, Set[str]]) -> set[str]:
     """Paths of a base at which there is nothing any more, or a folder with something in it; it may name what was found, too.
 
     Only what is in a listed folder, or below something that was found, is looked at: a base is large, and changes are few.
     """
-    paths = sorted(before)
     gone = {folder for path in found for folder in parents(path)} | listings.keys()
     gone &= before.keys()
     for path in found:
-        start, end = _below(paths, path)
-        gone.update(paths[start:end])
+        gone.update(before.at(path))
     for folder, names in listings.items():
-        at, end = _below(paths, folder)
-        skipped = len(folder) + 1 if folder else 0
-        while at < end:
-            name, deeper, _ = paths[at][skipped:].partition("/")
-            after = _below(paths, paths[at][: skipped + len(name)])[1] if deeper else at + 1
-            if name not in names:
-                gone.update(paths[at:after])
-            at = after
+        for name in before.names(folder) - names:
+            gone.update(before.at(f"{folder}/{name}" if folder else name))
     return gone
-
-
-def _below(paths: Sequence[str], folder: str) -> tuple[int, int]:
-    """Where in sorted paths those below a folder begin and end."""
-    if not folder:
-        return 0, len(paths)
-    return bisect_left(paths, folder + "/"), bisect_left(paths, folder + _AFTER_SLASH)
 
 
 def _comparable(

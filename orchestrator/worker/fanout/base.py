@@ -18,6 +18,7 @@ from orchestrator.runs.models import Artifact
 from orchestrator.worker.fanout.commits import known_commits
 from sandboxes.sandbox import FileEntry, Sandbox
 from sandboxes.workspace.ignore import litter, rule_files
+from sandboxes.workspace.known import Known
 from sandboxes.workspace.manifest import check_manifest
 from sandboxes.workspace.names import shown, to_bytes
 from sandboxes.workspace.store import BlobStore, blob_id
@@ -37,7 +38,7 @@ class BaseChanged(Exception):
 class Base:
     """The files, links and empty folders of a workspace, by path."""
 
-    entries: Mapping[str, FileEntry]
+    entries: Known
     exclude: tuple[str, ...]
     """Names of files and folders that are in no base, and in nothing that is compared with it."""
     rules: Mapping[str, str]
@@ -54,7 +55,7 @@ class Base:
         paths = rule_files(entries.items())
         found = await sandbox.adownload_files([posixpath.join(sandbox.workdir, path) for path in paths])
         rules = {path: one.content.decode("utf-8", "replace") for path, one in zip(paths, found, strict=True) if one.content}
-        return cls(entries, names, rules, await known_commits(sandbox))
+        return cls(Known(entries), names, rules, await known_commits(sandbox))
 
     async def keep(self, artifacts: ArtifactStore, run_id: str, key: str) -> Artifact:
         """Store it; what to record."""
@@ -71,7 +72,7 @@ class Base:
         """What was stored. Raises `InfrastructureError` when it is not there."""
         with artifacts.open(sha256, verify=True) as file:
             value: dict[str, Any] = json.loads(gzip.decompress(file.read()))
-        entries = {one["path"]: FileEntry(**one) for one in value["entries"]}
+        entries = Known((one["path"], FileEntry(**one)) for one in value["entries"])
         return cls(entries, tuple(value["exclude"]), value["rules"], tuple(value["commits"]))
 
     @cached_property

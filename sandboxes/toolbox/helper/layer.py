@@ -23,7 +23,8 @@ def written(root, upper, wanted, cancelled, known):
     """What is below `root` now of what is in its layer: records as in a manifest, and listings.
 
     A listing is the path of a folder of the layer, below `root`, and the names in it that a manifest could tell of, each
-    ended by NUL, with another NUL at the end. `known` is the `hashed.Walk` of this walk.
+    ended by NUL, with another NUL at the end. It may have other names that no manifest told of before, but never these alone.
+    `known` is the `hashed.Walk` of this walk.
     """
     search.check_folder(root)
     budget = search.Budget(cancelled, matches=10**9, seconds=search.MANIFEST_SECONDS)
@@ -31,16 +32,20 @@ def written(root, upper, wanted, cancelled, known):
     while pending and budget.ok():
         folder = pending.pop()
         names = _names(upper + "/" + folder, budget)
-        entries = _entries(root + "/" + folder, wanted, budget)
+        entries = _entries(root + "/" + folder, budget)
         if names is None or entries is None:
             continue
-        listings.append(_listing(folder.rstrip("/"), entries))
-        for name in names & entries.keys():
-            entry = entries[name]
+        here = [entries[name] for name in names & entries.keys() if _is_told(entries[name], wanted)]
+        if here:  # what was not written is not looked at, one by one
+            others = entries.keys() - names
+        else:
+            others = [name for name, entry in entries.items() if _is_told(entry, wanted)]
+        listings.append(_listing(folder.rstrip("/"), [*others, *(entry.name for entry in here)]))
+        for entry in here:
             if entry.is_dir(follow_symlinks=False):
-                pending.append(folder + name + "/")
+                pending.append(folder + entry.name + "/")
             else:
-                records.append(search.record(folder + name, entry, budget, known))
+                records.append(search.record(folder + entry.name, entry, budget, known))
     search.check_complete(budget, root)
     return b"".join(told for _, told in sorted(filter(None, records))), b"".join(listings)
 
@@ -56,11 +61,11 @@ def _names(folder, budget):
         return None
 
 
-def _entries(folder, wanted, budget):
+def _entries(folder, budget):
     """What is in a folder as the sandbox sees it, by name; None where it is not there (any more)."""
     try:
         with os.scandir(folder) as found:
-            return {entry.name: entry for entry in found if wanted(entry) and search.is_told(entry)}
+            return {entry.name: entry for entry in found}
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError:
@@ -68,5 +73,9 @@ def _entries(folder, wanted, budget):
         return None
 
 
-def _listing(folder, entries):
-    return os.fsencode("\0".join((folder, *entries)) + "\0\0")
+def _is_told(entry, wanted):
+    return wanted(entry) and search.is_told(entry)
+
+
+def _listing(folder, names):
+    return os.fsencode("\0".join((folder, *names)) + "\0\0")

@@ -1,4 +1,4 @@
-"""The helper's command line: `serve` in the sandbox's first process, `connect` in an exec that bridges to it."""
+"""The helper's command line: `serve` in the sandbox's first process, `connect` in a further one that bridges to it."""
 
 import argparse
 import fcntl

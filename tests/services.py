@@ -103,10 +103,10 @@ class PostgresServer:
         return found.set(password=self._password, host="127.0.0.1", port=self._port)
 
     @contextmanager
-    def fresh_database(self) -> Iterator[URL]:
+    def fresh_database(self, encoding: str = "UTF8") -> Iterator[URL]:
         """The address of an empty database that is gone afterwards."""
         name = f"test_{uuid.uuid4().hex}"
-        self._administer(f"CREATE DATABASE {name}")
+        self._administer(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING '{encoding}' LOCALE 'C'")
         try:
             yield self.url(name)
         finally:

@@ -96,6 +96,7 @@ def _connect_args(url: URL) -> dict[str, Any]:
         return {}
     wanted = {
         "application_name": "fanfold",
+        "client_encoding": "utf8",
         "connect_timeout": CONNECT_TIMEOUT,
         "keepalives_idle": SILENCE_TIMEOUT,
         "tcp_user_timeout": SILENCE_TIMEOUT * 1000,

@@ -74,11 +74,25 @@ def _revision(engine: Engine) -> str | None:
             return connection.execute(query).scalar()  # another process may have made it in between
 
 
+def _check_encoding(engine: Engine) -> None:
+    """A database that cannot hold every text would refuse events later, in the middle of runs."""
+    if engine.dialect.name != "postgresql":
+        return
+    with engine.connect() as connection:
+        encoding = connection.execute(text("SHOW server_encoding")).scalar()
+    if encoding != "UTF8":
+        raise InfrastructureError(
+            f"the database {engine.url.render_as_string()} has the encoding {encoding}, and fanfold needs UTF8:"
+            " make it with `createdb --template template0 --encoding UTF8`"
+        )
+
+
 def _upgrade(engine: Engine) -> None:
     """Bring the schema to `HEAD`. Whoever waited for the lock may find that it is there."""
     current = _revision(engine)
     if current == HEAD:
         return
+    _check_encoding(engine)
     from alembic import command  # 0.2 s, and seldom needed
     from alembic.config import Config
     from alembic.script import ScriptDirectory

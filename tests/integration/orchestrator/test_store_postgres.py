@@ -7,15 +7,23 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.errors import InfrastructureError
 from orchestrator.runs.models import AttemptStatus, RunStatus
+from orchestrator.runs.schema import open_database
 from orchestrator.service import Service
 from orchestrator.spec import RunSpec
-from tests.services import postgres_server
+from tests.services import PostgresServer, postgres_server
 
 
 @pytest.fixture(scope="module")
-def service(new_home) -> Iterator[Service]:
-    with postgres_server() as server, server.fresh_database() as url:
+def server() -> Iterator[PostgresServer]:
+    with postgres_server() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def service(new_home, server: PostgresServer) -> Iterator[Service]:
+    with server.fresh_database() as url:
         address = url.render_as_string().replace("postgresql+psycopg", "postgresql")
         with new_home(DATABASE_URL=address) as settings, Service(settings) as opened:
             yield opened
@@ -53,3 +61,10 @@ def test_what_was_pruned_is_gone(service: Service, tmp_path: Path) -> None:
     run_id = ended(service, tmp_path, {"command": "true"})
     assert run_id in service.prune(keep=0)
     assert service.list() == []
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_a_database_that_cannot_hold_every_text_is_refused(server: PostgresServer, tmp_path: Path, encoding: str) -> None:
+    said = f"{encoding}.*needs UTF8: make it with"
+    with server.fresh_database(encoding) as url, pytest.raises(InfrastructureError, match=said):
+        open_database(url.render_as_string(hide_password=False), tmp_path / "lock")

@@ -16,8 +16,8 @@ from sandboxes.toolbox.calls import next_call_id
 from sandboxes.toolbox.client import Refusal, Reply, ToolboxClient
 from sandboxes.toolbox.helper import wire
 
-WINDOW = 4
-"""Pieces of one file that are under way at once."""
+WINDOW = 8
+"""Pieces of one file that are under way at once. They are asked for by the half of it: what is asked at once is one request."""
 BATCH = 500
 """Files in one call."""
 DOWNLOAD_CAP = 256 * 1024 * 1024
@@ -104,8 +104,8 @@ async def download(client: ToolboxClient, path: str) -> AsyncIterator[bytes]:
     try:
         while ahead:
             piece = await ahead.pop(0)
-            if (following := next(offsets, None)) is not None:
-                ahead.append(asyncio.create_task(get(following)))
+            if len(ahead) <= WINDOW // 2:
+                ahead += [asyncio.create_task(get(at)) for at in itertools.islice(offsets, WINDOW - len(ahead))]
             if not piece.payload:
                 return
             yield piece.payload

@@ -21,6 +21,8 @@ REQUEST_SECONDS: Final = 60.0
 PAUSE: Final = 0.25
 """Seconds before the first repetition; each later one waits twice as long."""
 LONGEST_PAUSE: Final = 4.0
+MET: Final = 1000
+"""Sandboxes that are kept in mind at most."""
 
 URL_VARIABLE: Final = "DAYTONA_API_URL"
 CLOUD: Final = "https://app.daytona.io/api"
@@ -39,6 +41,18 @@ class Account:
         given = {"api_key": api_key, "target": target, "api_url": api_url or os.environ.get(URL_VARIABLE) or CLOUD}
         self._settings = {key: value for key, value in given.items() if value}
         self._client: AsyncDaytona | None = None
+        self._met: dict[str, AsyncSandbox] = {}
+
+    def meet(self, sandbox: AsyncSandbox) -> None:
+        """Keep what was just made or looked at, so that it need not be asked for again: see `known`."""
+        self._met.pop(sandbox.name, None)
+        self._met[sandbox.name] = sandbox
+        if len(self._met) > MET:
+            del self._met[next(iter(self._met))]
+
+    def known(self, name: str) -> AsyncSandbox | None:
+        """What was met under this name, once. It may have ended meanwhile: whoever asks something of it is told."""
+        return self._met.pop(name, None)
 
     async def there(self, work: Coroutine[Any, Any, T]) -> T:
         """Await something on the loop that the SDK lives on."""

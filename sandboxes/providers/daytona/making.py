@@ -94,7 +94,9 @@ async def started(account: Account, found: AsyncSandbox, seconds: float) -> Asyn
 async def remove(account: Account, name: str) -> None:
     """Remove a sandbox. What is gone, or going, is no error; what the platform is busy with is waited for."""
     end = time.monotonic() + REMOVE_SECONDS
-    while (found := await account.find(name)) is not None and state_of(found) != "destroying":
+    known = account.known(name)
+    while (found := known or await account.find(name)) is not None and state_of(found) != "destroying":
+        known = None  # as it was once: after a refusal it is looked at
         one = found
 
         async def delete(_: AsyncDaytona, one: AsyncSandbox = one) -> None:

@@ -131,6 +131,7 @@ class DaytonaProvider(SandboxProvider):
     async def adopted(self, made: AsyncSandbox, spec: SandboxSpec, plan: records.Plan, *, copied: bool) -> SandboxHandle:
         """Boot a sandbox of the platform; its handle."""
         transport = await boot.install(self._account, made, plan.id, boot.Boot(spec, copied))
+        self._account.meet(made)
         data = records.data(spec, transport)
         return SandboxHandle(self.name, plan.id, dict(plan.labels), plan.created_at, plan.expires_at, data)
 
@@ -150,7 +151,7 @@ class DaytonaProvider(SandboxProvider):
 
     async def attach(self, handle: SandboxHandle) -> Sandbox:
         """See `SandboxProvider`."""
-        found = await self.running(handle)
+        found = self._account.known(handle.id) or await self.running(handle)
         workdir = str(handle.data.get("workdir") or "/workspace")
         transport = handle.data.get("transport") or await self._transport(found, handle.id)
         if transport == "sh":
@@ -160,6 +161,7 @@ class DaytonaProvider(SandboxProvider):
         else:
             sandbox = await self._attach_helper(found, handle.id, workdir)
         sandbox.mounts = handle.mounts
+        self._account.meet(found)
         return sandbox
 
     async def running(self, handle: SandboxHandle) -> AsyncSandbox:

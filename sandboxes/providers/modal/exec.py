@@ -29,10 +29,22 @@ class SandboxExec:
 
     async def __call__(self, argv: Sequence[str], stdin: bytes = b"", *, deadline: float, cap: int) -> ExecResult:
         """See `Exec`."""
+        process, out, said = await self._run(argv, stdin, deadline, cap, coded=True)
+        return ExecResult(process.returncode, out, said)
+
+    async def printed(self, argv: Sequence[str], stdin: bytes, *, deadline: float, cap: int) -> tuple[bytes, str]:
+        """What a command prints, or else what it complains of. How it ends is not asked: that would be one more request."""
+        _, out, said = await self._run(argv, stdin, deadline, cap, coded=False)
+        return out, said
+
+    async def _run(
+        self, argv: Sequence[str], stdin: bytes, deadline: float, cap: int, *, coded: bool
+    ) -> tuple[Process, bytes, str]:
         try:
             async with asyncio.timeout(deadline):
                 process = await self.start(argv, timeout=math.ceil(deadline))
-                return await self._platform.ask("run a command", self._finish(process, stdin, cap), deadline)
+                work = self._finish(process, stdin, cap, coded)
+                return process, *await self._platform.ask("run a command", work, deadline)
         except TimeoutError as exc:
             raise SandboxTimeout(f"the sandbox did not finish {argv[0]} within {deadline:g} s") from exc
 
@@ -44,19 +56,20 @@ class SandboxExec:
             lambda sandbox: self._platform.ask("start a command", sandbox.exec.aio(*words, text=False, timeout=timeout)),
         )
 
-    async def _finish(self, process: Process, stdin: bytes, cap: int) -> ExecResult:
+    async def _finish(self, process: Process, stdin: bytes, cap: int, coded: bool) -> tuple[bytes, str]:
         feeding = asyncio.ensure_future(_feed(process, stdin))
         try:
             out = await read(process.stdout, cap)
             if len(out) > cap:
                 raise ProtocolError(f"the sandbox sent more than the {cap} bytes that it was asked for")
-            code = await process.wait.aio()
+            if coded:
+                await process.wait.aio()
             said = b"" if out else await read(process.stderr, STDERR_CAP)
         finally:
             feeding.cancel()
             with contextlib.suppress(Exception, asyncio.CancelledError):
                 await feeding
-        return ExecResult(code, bytes(out), said[:STDERR_CAP].decode("utf-8", "replace"))
+        return bytes(out), said[:STDERR_CAP].decode("utf-8", "replace")
 
 
 async def _feed(process: Process, stdin: bytes) -> None:

@@ -121,8 +121,7 @@ class Maker:
         """Bring the toolbox in; the transport that the sandbox needs."""
         run = SandboxExec(self._platform, sandbox_id, root=True)
         argv = layout.install(sandbox_id, len(bundle()))
-        answer = await run(argv, bundle(), deadline=BOOT_SECONDS, cap=4096)
-        return read_transport(answer.stdout, answer.stderr)
+        return read_transport(*await run.printed(argv, bundle(), deadline=BOOT_SECONDS, cap=4096))
 
 
 def read_transport(stdout: bytes, stderr: str) -> str:

@@ -24,6 +24,7 @@ from sandboxes.providers.base import SandboxSpec
 from sandboxes.providers.daytona import DaytonaProvider, account, making
 from sandboxes.sandbox import CommandSpec
 from tests.integration.providers.daytona.conftest import LABELS, box_of, there, until
+from tests.wire.daytona.fixtures import provider_of
 
 SPEC = SandboxSpec()
 CREATE = "POST /api/sandbox"
@@ -267,19 +268,21 @@ async def test_a_create_that_is_cancelled_at_any_moment_leaves_nothing(server, p
     await until(lambda: there(server) == [], "nothing is left")
 
 
-async def test_every_error_is_one_of_ours(server, provider, handle, monkeypatch):
+async def test_every_error_is_one_of_ours(server, handle, monkeypatch):
+    stranger = provider_of(server)()  # who has made a sandbox need not ask for it before attaching
     monkeypatch.setattr(account, "PATIENCE", 0.3)
     for fault in ({"unavailable": 10**6}, {"lost_answers": 10**6}, {"rate_limited": 10**6}):
         server.faults.clear()
         server.faults.set(fault)
         for request in (
-            provider.create(SPEC),
-            provider.attach(handle),
-            provider.find(),
-            provider.fork(handle, 2),
-            provider.snapshot(handle),
-            provider.find_snapshots(),
-            provider.destroy(handle),
+            stranger.create(SPEC),
+            stranger.attach(handle),
+            stranger.find(),
+            stranger.fork(handle, 2),
+            stranger.snapshot(handle),
+            stranger.find_snapshots(),
+            stranger.destroy(handle),
         ):
             with pytest.raises(FanfoldSandboxError):
                 await request
+    await stranger.aclose()

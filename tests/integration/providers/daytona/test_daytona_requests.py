@@ -4,21 +4,70 @@ from __future__ import annotations
 
 import pytest
 
-from sandboxes.errors import Unsupported
+from benchmarks.clouds_operations import check, files, furniture, operations
+from sandboxes.errors import SandboxNotFound, Unsupported
 from sandboxes.providers.base import SandboxSpec
 from sandboxes.sandbox import CommandSpec
 from tests.integration.providers.daytona.conftest import LABELS, box_of
 from tests.wire.daytona.fixtures import provider_of
 
 TERMINAL = "WS /toolbox/{id}/process/pty/create-connect"
+FOLDER = "/workspace/bench"
+MANY = {
+    "read 1 MB": 18,
+    "execute, 90 KB of output": 3,
+    "execute, 2 MB of output": 3,
+    "upload 100 x 1 KB": 5,
+    "download 100 x 1 KB": 4,
+    "upload 10 MB": 330,
+    "download 10 MB": 170,
+}
+"""The messages of what is long, at most."""
 
 
-async def test_a_sandbox_takes_three_requests_and_attaching_to_it_two(server, provider):
+async def test_a_sandbox_takes_three_requests_its_terminal_one_and_its_end_one(server, provider):
     handle = await provider.create(SandboxSpec())
     assert server.tally.requests() == 3
     server.tally.clear()
     async with await provider.attach(handle):
+        assert server.tally.requests() == 1
+    await provider.destroy(handle)
+    assert server.tally.requests() == 2
+
+
+async def test_whoever_has_not_made_it_looks_at_it_first(server, handle):
+    other = provider_of(server)()
+    server.tally.clear()
+    async with await other.attach(handle):
         assert server.tally.requests() == 2
+    async with await other.attach(handle):
+        assert server.tally.requests() == 3
+    await other.aclose()
+
+
+async def test_what_has_ended_since_it_was_made_is_told_by_whoever_attaches(server, provider):
+    handle = await provider.create(SandboxSpec())
+    other = provider_of(server)()
+    await other.destroy(handle)
+    await other.aclose()
+    with pytest.raises(SandboxNotFound, match="destroyed"):
+        await provider.attach(handle)
+    await provider.destroy(handle)
+
+
+async def test_no_operation_takes_a_request_and_a_short_one_is_one_message(server, provider, handle):
+    async with await provider.attach(handle) as sandbox:
+        await sandbox.aexecute(furniture(FOLDER))
+        await sandbox.aupload_files(files(FOLDER))
+        sent = {}
+        for operation in operations(FOLDER, 1):
+            server.tally.clear()
+            check(operation, await getattr(sandbox, f"a{operation.method}")(*operation.arguments))
+            assert server.tally.requests() == 0
+            sent[operation.what] = server.tally.told()[TERMINAL]["messages"]
+    # Beyond one: a message has 32 KiB at most, and 64 KiB that come are acknowledged.
+    most = {operation.what: 2 for operation in operations(FOLDER, 1)} | MANY
+    assert {what: count for what, count in sent.items() if count > most[what]} == {}
 
 
 async def test_a_command_on_the_stream_takes_no_request_and_one_message(server, provider, handle):

@@ -48,8 +48,8 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """The peer's value over ours: how many times less we take."""
-        return None if self.peer is None else self.peer / self.ours
+        """The peer's value over ours: how many times less we take; None where there is no peer, or we take nothing."""
+        return None if self.peer is None or not self.ours else self.peer / self.ours
 
     @property
     def verdict(self) -> str:

@@ -6,9 +6,6 @@ It is installed into an environment of its own in the user's folder for caches, 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +13,7 @@ from typing import Any
 
 import httpx
 
+from benchmarks.environments import environment, is_made
 from benchmarks.runs_world import LOG, free_port, started, wait_until
 
 PACKAGE = "langgraph-cli[inmem]"
@@ -39,30 +37,11 @@ CONFIG = {"dependencies": ["."], "graphs": {"noop": "./graph.py:graph"}}
 RUN: dict[str, Any] = {"assistant_id": "noop", "input": {"text": "begin"}}
 """The body of a run."""
 OFFLINE = {"LANGSMITH_TRACING": "false", "LANGCHAIN_TRACING_V2": "false", "LANGGRAPH_CLI_NO_ANALYTICS": "1"}
-INSTALL_TIMEOUT = 600.0
-"""Seconds."""
-
-
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fanfold-bench" / "langgraph"
 
 
 def installed() -> bool:
     """Whether it is there already."""
-    return (_cache() / "bin" / "langgraph").exists()
-
-
-def program() -> Path:
-    """`langgraph`, installed when it is missing. Leaves with one clear message when it cannot be."""
-    cache = _cache()
-    if not installed():
-        try:
-            subprocess.run([sys.executable, "-m", "venv", str(cache)], check=True, timeout=INSTALL_TIMEOUT)
-            install = [str(cache / "bin" / "pip"), "install", "--quiet", PACKAGE]
-            subprocess.run(install, check=True, timeout=INSTALL_TIMEOUT)
-        except (OSError, subprocess.SubprocessError) as exc:
-            raise SystemExit(f"benchmarks: {PACKAGE} could not be installed into {cache}: {exc}") from exc
-    return cache / "bin" / "langgraph"
+    return is_made("langgraph", PACKAGE)
 
 
 @contextmanager
@@ -72,8 +51,9 @@ def langgraph_dev(folder: Path, *, jobs: int) -> Iterator[str]:
     (folder / "graph.py").write_text(GRAPH)
     (folder / "langgraph.json").write_text(json.dumps(CONFIG))
     port = free_port()
+    program = environment("langgraph", PACKAGE) / "bin" / "langgraph"
     command = [
-        str(program()), "dev", "--no-browser", "--no-reload", "--host", "127.0.0.1", "--port", str(port),
+        str(program), "dev", "--no-browser", "--no-reload", "--host", "127.0.0.1", "--port", str(port),
         "--n-jobs-per-worker", str(jobs), "--server-log-level", "warning",
     ]  # fmt: skip
     with started(command, folder, OFFLINE, inside=True) as process:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass
@@ -29,6 +29,11 @@ class Counts:
             count.requests += requests
             count.received += received
             count.sent += sent
+
+    def told(self) -> dict[str, Count]:
+        """What was counted since something was taken."""
+        with self._lock:
+            return {rpc: replace(count) for rpc, count in self._of.items()}
 
     def taken(self) -> dict[str, Count]:
         """What was counted since the last time."""

@@ -137,8 +137,15 @@ class Fleet:
             self.images[image_id] = Built(image, None if ttl < 0 else time.time() + ttl)
         return self._copies[key]
 
-    async def create(self, app_id: str, definition: api_pb2.Sandbox, env: dict[str, str], tags: dict[str, str]) -> Sandbox:
-        """Make a sandbox. Raises `GRPCError`."""
+    async def create(
+        self,
+        app_id: str,
+        definition: api_pb2.Sandbox,
+        env: dict[str, str],
+        tags: dict[str, str],
+        ids: tuple[str, str] | None = None,
+    ) -> Sandbox:
+        """Make a sandbox; `ids` are its own and its task's, when they are to tell another kind. Raises `GRPCError`."""
         self._check(app_id, definition, tags)
         kind = definition.network_access.network_access_type
         wanted = Wanted(
@@ -152,12 +159,12 @@ class Fleet:
             # Nothing here could tell hosts apart: an allowlist lets nothing through at all.
             network=kind == api_pb2.NetworkAccess.NetworkAccessType.OPEN,
         )
-        sandbox_id = new_id("sb")
+        sandbox_id, task_id = ids or (new_id("sb"), new_id("ta") + "V")
         try:
             machine = await Machine.start(self.engine, f"{definition.name or sandbox_id}-{sandbox_id[-6:]}", wanted)
         except EngineError as exc:
             raise GRPCError(Status.INTERNAL, str(exc)) from exc
-        made = Sandbox(sandbox_id, new_id("ta") + "V", app_id, definition.name, tags, machine, definition)
+        made = Sandbox(sandbox_id, task_id, app_id, definition.name, tags, machine, definition)
         self.sandboxes[sandbox_id] = made
         made.watch += [asyncio.create_task(self._until_exit(made)), asyncio.create_task(self._until_late(made))]
         return made

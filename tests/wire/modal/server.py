@@ -23,7 +23,7 @@ from modal._utils.grpc_utils import custom_detail_codec
 from modal_proto.api_grpc import ModalClientBase
 from modal_proto.task_command_router_grpc import TaskCommandRouterBase
 
-from tests.wire.modal import control, router
+from tests.wire.modal import control, earlier, router
 from tests.wire.modal.counts import Counts
 from tests.wire.modal.faults import Faults
 from tests.wire.modal.fleet import Fleet, Result, Sandbox
@@ -73,8 +73,10 @@ class WireServer:
             await probe.wait_closed()
         guard = self._guard = Guard(self.keys, self.counts, self.faults)
         url = self.environment["MODAL_SERVER_URL"]
-        plane = guard.around(complete(control.Spoken(self.fleet, self.keys, url), ModalClientBase), control=True)
-        commands = guard.around(complete(router.Spoken(self.fleet, self.keys), TaskCommandRouterBase), control=False)
+        before = earlier.Spoken(self.fleet, self.keys, url)
+        methods = complete(ModalClientBase, control.Spoken(self.fleet, self.keys, url), before) | before.handlers()
+        plane = guard.around(methods, control=True)
+        commands = guard.around(complete(TaskCommandRouterBase, router.Spoken(self.fleet, self.keys)), control=False)
         server = Server([plane, commands], status_details_codec=custom_detail_codec)
         await server.start(HOST, self.port)
         return server

@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from grpclib.server import Stream
 
 Serve = Callable[["Stream[Any, Any]"], Awaitable[None]]
-NO_SESSION: Final = "SandboxGetFromName"
-"""The one method about sandboxes that asks for the account's key alone. All others ask for a session's token as well."""
+NO_SESSION: Final = ("SandboxGetFromName", "SandboxCreate", "SandboxGetTaskId", "SandboxTerminate")
+"""The methods about sandboxes, of the first kind, that ask for the account's key alone. All others ask for a session's token as
+well."""
 
 
-def complete(spoken: object, base: type[Any]) -> dict[str, Handler]:
-    """The methods of `base`: those of `spoken`, and refusals for all others."""
+def complete(base: type[Any], *spoken: object) -> dict[str, Handler]:
+    """The methods of `base`: those of the `spoken`, and refusals for all others."""
 
     def refusal(name: str) -> Callable[..., Awaitable[None]]:
         async def refuse(_self: object, _stream: Stream[Any, Any]) -> None:
@@ -33,7 +34,9 @@ def complete(spoken: object, base: type[Any]) -> dict[str, Handler]:
 
         return refuse
 
-    methods = {name: getattr(spoken, name, None) for name in base.__abstractmethods__}
+    methods = {
+        name: next((getattr(one, name) for one in spoken if hasattr(one, name)), None) for name in base.__abstractmethods__
+    }
     bodies = {name: (lambda _self, stream, f=f: f(stream)) if f else refusal(name) for name, f in methods.items()}
     service = type("Service", (base,), bodies)()
     found: dict[str, Handler] = service.__mapping__()
@@ -79,7 +82,7 @@ class Guard:
             _count(stream, rpc, self.counts)
             if control:
                 self.keys.check_account(stream.metadata or {})
-                if rpc.startswith("Sandbox") and rpc != NO_SESSION:
+                if rpc.startswith("Sandbox") and rpc not in NO_SESSION:
                     self.keys.check_session(stream.metadata or {})
             if (fault := self.faults.take(rpc)) is not None:
                 await _before(fault, stream)

@@ -18,7 +18,7 @@ from orchestrator.runs.database import Database, get_run, now
 from orchestrator.runs.models import Lease
 from orchestrator.runs.room import Room, decides
 from orchestrator.sandboxspec import AUTO
-from sandboxes.providers.isolation import WEAKEST, is_weaker
+from sandboxes.providers.isolation import WEAKEST, Isolation, is_weaker
 from sandboxes.providers.registry import known_isolation
 
 
@@ -48,6 +48,14 @@ def places(row: Row[Any], policy: Policy) -> Iterator[Placed]:
         as_strong = floor is not None and not is_weaker(known_isolation(name) or WEAKEST, floor)
         if row.choice["weaker"] or as_strong:
             yield Placed(name, row.labels)
+
+
+def too_weak(name: str, isolation: Isolation, first: str, floor: Isolation) -> str | None:
+    """Why a provider may not take the place of the first one that a task lists; None when it may."""
+    if not is_weaker(isolation, floor):
+        return None
+    told = f"its isolation ({isolation}) is weaker than that of {first} ({floor})"
+    return f"{told}; sandbox.weaker_isolation: allow lets it be"
 
 
 class Choices(Database):

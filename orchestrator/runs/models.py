@@ -292,3 +292,5 @@ class WorkerInfo:
     heartbeat_at: datetime
     queues: Sequence[str] = ("fanfold",)
     """The queues that it takes runs from."""
+    providers: Mapping[str, str | None] | None = None
+    """The providers that it knows, with why it cannot have a sandbox of one; None when it does not tell."""

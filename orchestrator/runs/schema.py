@@ -14,7 +14,7 @@ from orchestrator.errors import InfrastructureError
 from orchestrator.locks import file_lock
 from orchestrator.runs.engine import WRITE, make_engine
 
-HEAD = "0007"
+HEAD = "0008"
 """The newest revision in `migrations/versions`."""
 UPGRADE_TIMEOUT = 60.0
 """Seconds to wait while another process upgrades the schema."""

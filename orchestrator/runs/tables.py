@@ -153,6 +153,7 @@ workers = Table(
     Column("pid", Integer, nullable=False),
     Column("concurrency", Integer, nullable=False),
     Column("queues", JSON, nullable=False, server_default='["fanfold"]'),
+    Column("providers", JSON(none_as_null=True)),
     Column("started_at", UtcDateTime, nullable=False),
     Column("heartbeat_at", UtcDateTime, nullable=False),
 )

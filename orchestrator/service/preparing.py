@@ -13,9 +13,11 @@ from orchestrator.runs.files import INPUT_FILES, RunFolder, Secrets
 from orchestrator.runs.models import NewRun, Run
 from orchestrator.runs.store import new_run_id
 from orchestrator.runs.threads import Multitask
+from orchestrator.sandboxspec import TaskSandbox
 from orchestrator.service.installation import Installation
 from orchestrator.service.orders import RunOrder
 from orchestrator.service.placing import Placing, copy_frozen
+from orchestrator.service.reach import check_reach
 from orchestrator.service.staging import Staging
 from orchestrator.service.uploads import UploadRoom
 from orchestrator.spec import RunSpec
@@ -98,9 +100,17 @@ class Preparing:
 
     def _checked(self, spec: RunSpec, granted: Collection[str], environ: Mapping[str, str]) -> Secrets:
         """The secrets of a task that may be submitted. Raises `BadInput`."""
+        self._check_reach(spec.sandbox)
         if spec.fan_out is not None:
             self._of.policy.fan_out.check(len(spec.fan_out.children()))
         return find_secrets(spec, self._granted(granted), environ)
+
+    def _check_reach(self, sandbox: TaskSandbox) -> None:
+        """Raises `BadInput` when no worker could make it. For runs that are prepared together each list is looked at once."""
+        if self._staging is None:
+            check_reach(sandbox, self._of)
+        else:
+            self._staging.once(f"{sandbox.asked} {sandbox.weaker_isolation}", lambda _: check_reach(sandbox, self._of))
 
     def _granted(self, granted: Collection[str]) -> frozenset[str]:
         return self._of.settings.allowed_secrets | frozenset(granted)

@@ -12,14 +12,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.runs.choice import Choices
+from orchestrator.runs.choice import Choices, too_weak
 from orchestrator.sandboxspec import AUTO
 from orchestrator.text import one_line
 from orchestrator.worker.assignment import Assignment
 from orchestrator.worker.breaker import LeftAlone
 from sandboxes.errors import FanfoldSandboxError, InvalidSpec, NotAuthenticated, ProviderUnavailable, RateLimited, Unsupported
 from sandboxes.providers.base import SandboxHandle, SandboxProvider, SandboxSpec
-from sandboxes.providers.isolation import Isolation, is_weaker
+from sandboxes.providers.isolation import Isolation
 from sandboxes.providers.registry import get_provider, known_isolation
 
 logger = logging.getLogger(__name__)
@@ -145,10 +145,9 @@ class Choosing:
         if self._work.spec.sandbox.weaker_isolation == "allow":
             return False
         one, other = self._isolation(name) or "process", self._isolation(first) or "machine"
-        if is_weaker(one, other):
-            why = f"its isolation ({one}) is weaker than that of {first} ({other}); sandbox.weaker_isolation: allow lets it be"
+        if why := too_weak(name, one, first, other):
             passed.append(PassedOver(name, _Weaker(why)))
-        return is_weaker(one, other)
+        return why is not None
 
     def _isolation(self, name: str) -> Isolation | None:
         """What the provider declares; None when it cannot even be loaded here, and is none of ours."""

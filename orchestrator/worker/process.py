@@ -40,6 +40,7 @@ from orchestrator.wake import ENDED, Bell
 from orchestrator.worker.execution import STOP_TIMEOUT
 from orchestrator.worker.runner import Runner
 from orchestrator.worker.tasks import Activity, register
+from sandboxes.providers.registry import shortcomings
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ class WorkerProcess:
         host, pid, moment = socket.gethostname()[:100], os.getpid(), now()
         telemetry = telemetry or Telemetry()
         name = f"{host}:{pid}:{secrets.token_hex(3)}"
-        self._info = WorkerInfo(name, host, pid, concurrency, moment, moment, list(queues))
+        self._info = WorkerInfo(name, host, pid, concurrency, moment, moment, list(queues), shortcomings())
         self._queues = queues
         self._idle_exit = idle_exit
         self._activity = Activity()

@@ -225,6 +225,15 @@ def test_a_variable_that_is_not_known_is_refused_with_a_suggestion(fanfold: Any,
     assert "did you mean 'FANFOLD_REDIS_URL'?" in problem(done)
 
 
+def test_a_list_of_providers_of_which_no_worker_can_use_any_is_refused_at_once(anywhere: Any, task: Task) -> None:
+    done = anywhere("run", task("command: make\nsandbox: {providers: [modal, local]}\n"))
+
+    assert done.returncode == 2
+    said = problem(done)
+    assert "modal: there is no key for it" in said
+    assert "local: its isolation (process) is weaker than that of modal (machine)" in said
+
+
 def test_an_unknown_provider_is_bad_input(anywhere: Any, task: Task) -> None:
     done = anywhere("run", task("command: make"), "--provider", "dokcer")
 

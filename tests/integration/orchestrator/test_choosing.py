@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.errors import BadInput
 from orchestrator.runs.models import Event, Run, RunStatus
 from orchestrator.service import Service
 from orchestrator.settings import Settings
@@ -107,6 +108,9 @@ def platforms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pytest.Monke
     (info / "entry_points.txt").write_text(f"[fanfold.providers]\n{named}")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DOCKER_HOST", f"unix://{folder}/nobody.sock")
+        patch.setenv("MODAL_CONFIG_PATH", str(folder / "modal.toml"))
+        for name in ("MODAL_TOKEN_ID", "DAYTONA_API_KEY", "DAYTONA_JWT_TOKEN"):
+            patch.delenv(name, raising=False)
         patch.setenv("PYTHONPATH", str(folder), prepend=":")
         patch.syspath_prepend(folder)
         yield patch
@@ -214,11 +218,27 @@ def test_a_list_in_which_one_cannot_give_what_is_asked_is_refused_with_every_rea
     assert "crowded: provider 'crowded' cannot give: image" in done.message
 
 
-def test_a_name_that_nobody_has_is_refused(execute: Execute) -> None:
-    done = execute("elsewhere", "elsewere")
-    assert done.run.error is not None
-    assert done.run.error.kind == "input"
-    assert "there is no sandbox provider 'elsewere'. Did you mean 'elsewhere'?" in done.message
+def test_a_name_that_no_worker_knows_is_refused_before_it_is_recorded(execute: Execute, service: Service) -> None:
+    before = len(service.list(limit=1000))
+    with pytest.raises(BadInput, match=r"there is no sandbox provider 'elsewere'\. Did you mean 'elsewhere'\?"):
+        execute("elsewhere", "elsewere")
+    assert len(service.list(limit=1000)) == before
+
+
+def test_a_list_of_which_no_worker_can_use_any_is_refused_with_every_reason(execute: Execute, service: Service) -> None:
+    with pytest.raises(BadInput) as refused:
+        execute("modal", "daytona", "local")
+    message = str(refused.value)
+    assert message.startswith("sandbox.providers: no worker that is alive can make a sandbox on any of them: modal: ")
+    assert "modal: there is no key for it: set MODAL_TOKEN_ID" in message
+    assert "daytona: there is no key for it: set DAYTONA_API_KEY" in message
+    assert "local: its isolation (process) is weaker than that of modal (machine)" in message
+
+
+def test_one_without_a_key_is_passed_over_where_another_may_be(execute: Execute) -> None:
+    done = execute("modal", "local", sandbox={"weaker_isolation": "allow"})
+    assert done.run.provider == "local"
+    assert "there is no key for Modal here" in done.passed_over["modal"]
 
 
 def test_auto_is_local_where_no_engine_answers(execute: Execute) -> None:

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
-from benchmarks import changes, dispatch, fanout, filesystem, fork, harness, local, merge, runs, runs_load, swerex, toolbox
+from benchmarks import (
+    changes,
+    clouds,
+    dispatch,
+    fanout,
+    filesystem,
+    fork,
+    harness,
+    local,
+    merge,
+    runs,
+    runs_load,
+    swerex,
+    toolbox,
+)
 from benchmarks.measure import run
 
 if __name__ == "__main__":
-    scripts = (changes, dispatch, fanout, filesystem, fork, harness, local, merge, runs, runs_load, swerex, toolbox)
+    scripts = (changes, clouds, dispatch, fanout, filesystem, fork, harness, local, merge, runs, runs_load, swerex, toolbox)
     run({title: bench for script in scripts for title, bench in script.BENCH.items()})

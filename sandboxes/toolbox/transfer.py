@@ -16,8 +16,10 @@ from sandboxes.toolbox.calls import next_call_id
 from sandboxes.toolbox.client import Refusal, Reply, ToolboxClient
 from sandboxes.toolbox.helper import wire
 
-WINDOW = 8
-"""Pieces of one file that are under way at once. They are asked for by the half of it: what is asked at once is one request."""
+WINDOW = 4
+"""Pieces of one file that are sent at once."""
+AHEAD = 8
+"""Pieces of one file that are asked for at once, by the half of it: on some platforms what is asked together is one request."""
 BATCH = 500
 """Files in one call."""
 DOWNLOAD_CAP = 256 * 1024 * 1024
@@ -100,12 +102,12 @@ async def download(client: ToolboxClient, path: str) -> AsyncIterator[bytes]:
     yield first.payload
     size = first.get("size", int)
     offsets = iter(range(wire.PIECE, size, wire.PIECE))
-    ahead = [asyncio.create_task(get(at)) for at in itertools.islice(offsets, WINDOW)]
+    ahead = [asyncio.create_task(get(at)) for at in itertools.islice(offsets, AHEAD)]
     try:
         while ahead:
             piece = await ahead.pop(0)
-            if len(ahead) <= WINDOW // 2:
-                ahead += [asyncio.create_task(get(at)) for at in itertools.islice(offsets, WINDOW - len(ahead))]
+            if len(ahead) <= AHEAD // 2:
+                ahead += [asyncio.create_task(get(at)) for at in itertools.islice(offsets, AHEAD - len(ahead))]
             if not piece.payload:
                 return
             yield piece.payload

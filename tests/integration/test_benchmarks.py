@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks import (
     changes,
+    clouds,
     fanout,
     filesystem,
     fork,
@@ -80,6 +81,27 @@ def test_the_benchmark_beside_langgraph_gives_whole_rows():
     if not os.environ.get("CI") and not runs_langgraph.installed():
         pytest.skip("langgraph dev is not installed: make bench")
     assert_whole(measure.measured(runs.beside_langgraph, QUICK), 6)
+
+
+STARTS = ("create, the first", "create, a later one", "destroy")
+"""What takes more requests of ours, because a helper is brought in, and an end is waited for."""
+
+
+@pytest.mark.timeout(900)  # with the installation of the peers, in CI
+@pytest.mark.parametrize(
+    ("bench", "least"),
+    [pytest.param(clouds.modal, 38, marks=pytest.mark.docker, id="modal"), pytest.param(clouds.daytona, 52, id="daytona")],
+)
+def test_on_clouds_every_operation_takes_fewer_requests_than_the_peers(bench, least):
+    if not os.environ.get("CI") and not clouds.installed():
+        pytest.skip("the peers are not installed: make bench")
+    rows = measure.measured(bench, QUICK)
+    assert len(rows) >= least
+    assert len({row.what for row in rows}) == len(rows)
+    assert {row.unit for row in rows} <= {"req", "msg", "KiB"}
+    more = [row.what for row in rows if row.verdict == "MISSED" and row.what not in STARTS]
+    assert more == []
+    assert "create, the first" in table("rows", rows)
 
 
 AGAINST_PEERS = [

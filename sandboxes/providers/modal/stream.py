@@ -16,7 +16,7 @@ from modal.exception import Error
 from sandboxes.providers.modal.exec import read
 from sandboxes.providers.modal.platform import Process
 
-INPUT: Final = 8 * 1024 * 1024
+INPUT: Final = 4 * 1024 * 1024
 """Bytes of input that go in one request at most; what has gathered meanwhile goes together."""
 CLOSE_SECONDS: Final = 2.0
 """How long a command may take to end after its stdin was closed."""
@@ -39,7 +39,7 @@ class ExecStream:
         loop = asyncio.get_running_loop()
         try:
             while data := await loop.sock_recv(self._inner, _RECEIVE):
-                self._process.stdin.write(data + await self._gathered(INPUT - len(data)))
+                self._process.stdin.write(await self._gathered(data))
                 await self._process.stdin.drain.aio()
             self._process.stdin.write_eof()
             await self._process.stdin.drain.aio()
@@ -48,14 +48,14 @@ class ExecStream:
             with contextlib.suppress(OSError):
                 self._inner.shutdown(socket.SHUT_RDWR)
 
-    async def _gathered(self, cap: int) -> bytes:
-        """What has come meanwhile, and what the caller has ready and the socket had no room for."""
-        found = bytearray()
+    async def _gathered(self, first: bytes) -> bytearray:
+        """It, with what has come meanwhile, and what the caller has ready and the socket had no room for."""
+        found = bytearray(first)
         with contextlib.suppress(BlockingIOError, ConnectionError):
-            while len(found) < cap and (data := self._inner.recv(min(_RECEIVE, cap - len(found)))):
+            while len(found) < INPUT and (data := self._inner.recv(min(_RECEIVE, INPUT - len(found)))):
                 found += data
                 await asyncio.sleep(0)
-        return bytes(found)
+        return found
 
     async def _carry_output(self) -> None:
         loop = asyncio.get_running_loop()

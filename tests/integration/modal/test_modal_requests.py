@@ -13,7 +13,7 @@ pytestmark = pytest.mark.docker
 FOLDER = "/workspace/bench"
 EACH_ONE = {operation.what: 1 for operation in operations(FOLDER, 0)}
 LONG = {"upload 10 MB": 5, "download 10 MB": 5}
-"""Four, as a rule: how much goes together depends on how fast the server takes it."""
+"""A begin, ten pieces in three requests, and an end; a download is one or two questions less."""
 
 
 def requests(server):

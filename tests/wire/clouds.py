@@ -37,7 +37,8 @@ def modal(server: ModalServer) -> Cloud:
         return asked.requests if asked else 0
 
     def there() -> list[str]:
-        return [one.name for one in server.sandboxes()]
+        kept = [id_ for id_, one in server.fleet.images.items() if one.expires_at is not None]
+        return [*(one.name for one in server.sandboxes()), *kept]
 
     @contextlib.contextmanager
     def faulty(**kinds: str) -> Iterator[None]:

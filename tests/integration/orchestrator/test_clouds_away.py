@@ -30,6 +30,8 @@ pytestmark = [pytest.mark.docker, pytest.mark.timeout(240)]
 
 FAILURES = 2
 """Outages after which the breaker opens here."""
+COOL_DOWN = "6s"
+"""Longer than a run takes on docker, so that one finds the breaker open."""
 REAPED_SECONDS = 120.0
 """For whoever looks for orphans to come by, after it had failed for a while."""
 
@@ -70,7 +72,7 @@ def address() -> str:
 @pytest.fixture(scope="module")
 def service(new_home: Any, cloud: Cloud, address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     policy = tmp_path_factory.mktemp("policy") / "policy.yaml"
-    policy.write_text(f"providers: {{{cloud.name}: {{breaker: {{failures: {FAILURES}, cool_down: 2s}}}}, docker: {{}}}}")
+    policy.write_text(f"providers: {{{cloud.name}: {{breaker: {{failures: {FAILURES}, cool_down: {COOL_DOWN}}}}}, docker: {{}}}}")
     variables = {"MODAL_IMAGE": IMAGE, "DOCKER_IMAGE": IMAGE, "METRICS_ADDR": address, "POLICY": str(policy)}
     with new_home(**variables) as settings, Service(settings) as opened, working(opened):
         yield opened

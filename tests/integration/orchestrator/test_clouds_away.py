@@ -72,7 +72,8 @@ def address() -> str:
 @pytest.fixture(scope="module")
 def service(new_home: Any, cloud: Cloud, address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     policy = tmp_path_factory.mktemp("policy") / "policy.yaml"
-    policy.write_text(f"providers: {{{cloud.name}: {{breaker: {{failures: {FAILURES}, cool_down: {COOL_DOWN}}}}}, docker: {{}}}}")
+    breaker = f"{{failures: {FAILURES}, cool_down: {COOL_DOWN}}}"
+    policy.write_text(f"providers: {{{cloud.name}: {{breaker: {breaker}}}, docker: {{}}}}")
     variables = {"MODAL_IMAGE": IMAGE, "DOCKER_IMAGE": IMAGE, "METRICS_ADDR": address, "POLICY": str(policy)}
     with new_home(**variables) as settings, Service(settings) as opened, working(opened):
         yield opened

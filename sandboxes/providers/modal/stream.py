@@ -18,6 +18,8 @@ from sandboxes.providers.modal.platform import Process
 
 INPUT: Final = 4 * 1024 * 1024
 """Bytes of input that go in one request at most; what has gathered meanwhile goes together."""
+LOOKS: Final = 3
+"""How often the loop goes round before an empty socket counts as empty: its writer, on the same loop, gets a turn."""
 CLOSE_SECONDS: Final = 2.0
 """How long a command may take to end after its stdin was closed."""
 SAID: Final = 500
@@ -50,10 +52,16 @@ class ExecStream:
 
     async def _gathered(self, first: bytes) -> bytearray:
         """It, with what has come meanwhile, and what the caller has ready and the socket had no room for."""
-        found = bytearray(first)
-        with contextlib.suppress(BlockingIOError, ConnectionError):
-            while len(found) < INPUT and (data := self._inner.recv(min(_RECEIVE, INPUT - len(found)))):
-                found += data
+        found, looks = bytearray(first), LOOKS
+        with contextlib.suppress(ConnectionError):
+            while looks and len(found) < INPUT:
+                try:
+                    if not (data := self._inner.recv(min(_RECEIVE, INPUT - len(found)))):
+                        break
+                    found += data
+                    looks = LOOKS
+                except BlockingIOError:
+                    looks -= 1
                 await asyncio.sleep(0)
         return found
 

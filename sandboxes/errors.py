@@ -8,6 +8,7 @@
     |   |-- QuotaExceeded      the account has no room for more: sandboxes, cores, memory, money
     |   `-- RateLimited        too many requests; `retry_after` seconds until the next may go
     |-- ImageNotFound          the image or root filesystem does not exist
+    |-- ImageBuildFailed       a Dockerfile could not be built
     |-- ArchiveRefused         an archive or folder that is unsafe, broken or too large to be a workspace
     |-- PatchRefused           what a sandbox holds cannot be told as a patch: too large, or names that cannot be
     `-- SandboxError           a sandbox that existed, or should exist, failed
@@ -59,6 +60,10 @@ class RateLimited(ProviderUnavailable):
 
 class ImageNotFound(FanfoldSandboxError):
     """The image (or root filesystem) that the spec names does not exist on the platform."""
+
+
+class ImageBuildFailed(FanfoldSandboxError):
+    """A Dockerfile could not be built. The message ends with the last lines that the build has printed."""
 
 
 class ArchiveRefused(FanfoldSandboxError):

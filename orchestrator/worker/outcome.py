@@ -11,7 +11,7 @@ from orchestrator.errors import BudgetExceeded, ErrorKind, FanfoldError, RunCanc
 from orchestrator.runs.models import RunError, RunStatus
 from sandboxes import errors as s
 
-_INPUT = (s.InvalidSpec, s.Unsupported, s.ImageNotFound, s.ArchiveRefused)
+_INPUT = (s.InvalidSpec, s.Unsupported, s.ImageNotFound, s.ImageBuildFailed, s.ArchiveRefused)
 
 
 @dataclass(frozen=True)

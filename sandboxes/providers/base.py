@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from sandboxes.errors import FanfoldSandboxError, InvalidSpec, Unsupported
 from sandboxes.providers import copying
+from sandboxes.providers.dockerfile import Dockerfile
 from sandboxes.providers.isolation import WEAKEST, Isolation
 from sandboxes.sandbox import Sandbox
 
@@ -98,6 +99,8 @@ class SandboxSpec(Strict):
 
     image: str | None = None
     """Image of the providers that have images. None: the provider's default."""
+    dockerfile: Dockerfile | None = None
+    """Instead of an image: how it is built."""
     rootfs: str | None = None
     """Folder of this machine to be the (read-only) root filesystem, for `local`. None: this machine's `/usr`."""
     system: Literal["read-only", "overlay"] = "read-only"
@@ -118,10 +121,16 @@ class SandboxSpec(Strict):
     runtime: str | None = None
     """Another OCI runtime of the engine (`runsc`)."""
 
+    @model_validator(mode="after")
+    def _one_image(self) -> SandboxSpec:
+        if self.image is not None and self.dockerfile is not None:
+            raise ValueError("give an image or a dockerfile, not both")
+        return self
+
     def told(self) -> dict[str, Any]:
         """For `SandboxHandle.data`: JSON without the environment, which may hold secrets, and without paths of this machine."""
-        told = self.model_dump(mode="json", exclude={"env", "rootfs", "mounts"}, exclude_defaults=True)
-        untold = ["rootfs"] if self.rootfs is not None else []
+        told = self.model_dump(mode="json", exclude={"env", "rootfs", "dockerfile", "mounts"}, exclude_defaults=True)
+        untold = [name for name in ("rootfs", "dockerfile") if getattr(self, name) is not None]
         untold += ["mounts"] if any(mount.source is not None for mount in self.mounts) else []
         return {"mounts": told_mounts(self), "spec": told, "untold": untold}
 
@@ -132,6 +141,8 @@ class Capabilities:
 
     networks: frozenset[Network] = frozenset({"none"})
     images: bool = False
+    dockerfile: bool = False
+    """Whether an image can be built of a Dockerfile."""
     rootfs: bool = False
     writable_system: bool = False
     user: bool = False
@@ -161,6 +172,7 @@ class Capabilities:
         asked = {
             f"network: {spec.network}": spec.network in self.networks,
             "image": self.images or spec.image is None,
+            "dockerfile": self.dockerfile or spec.dockerfile is None,
             "rootfs": self.rootfs or spec.rootfs is None,
             "system: overlay": self.writable_system or spec.system == "read-only",
             "user": self.user or spec.user is None,
@@ -389,6 +401,13 @@ class SandboxProvider(ABC):
     async def find_snapshots(self, labels: Mapping[str, str] | None = None) -> list[SnapshotHandle]:
         """Snapshots of this provider that carry all these labels, also those whose making was cut off."""
         return [SnapshotHandle(**one.to_json()) for one in await self.find({**(labels or {}), **copying.SNAPSHOT_MARK})]
+
+    async def sweep(self) -> None:
+        """Remove what is no sandbox and nobody needs any more: what was kept for a while, or left by who was killed.
+
+        By default there is no such thing. May be called at any time, and by several at once.
+        """
+        return
 
     async def aclose(self) -> None:
         """Let go of connections to the platform. Sandboxes go on."""

@@ -42,21 +42,24 @@ class Image:
 def find(api: APIClient, name: str, pull: Pull) -> Image:
     """The image of this name, pulled first if it is missing and that is allowed. Raises our `ImageNotFound`."""
     try:
-        found = _inspect(api, name)
+        found = inspect(api, name)
     except ImageNotFound as exc:
+        if name.startswith((f"{layout.FORK_IMAGES}:", f"{layout.BUILT_IMAGES}:")):  # nobody's, on any registry
+            raise errors.ImageNotFound(f"image {name!r} was Fanfold's own and is not there any more: give a spec") from exc
         if pull == "never":
             raise errors.ImageNotFound(
                 f"image {name!r} is not on the Docker engine, and this provider does not pull: "
                 f"build it or `docker pull {name}` first"
             ) from exc
         _pull(api, name)
-        found = _inspect(api, name)
+        found = inspect(api, name)
     told = found.get("Config") or {}
     unset = json.loads((told.get("Labels") or {}).get(layout.UNSET_LABEL, "[]"))
     return Image(str(found["Id"]), str(told.get("User") or ""), tuple(unset))
 
 
-def _inspect(api: APIClient, name: str) -> dict[str, Any]:
+def inspect(api: APIClient, name: str) -> dict[str, Any]:
+    """What the engine tells of an image. Raises the SDK's `ImageNotFound`."""
     found: dict[str, Any] = api.inspect_image(name)  # type: ignore[no-untyped-call]
     return found
 
@@ -135,7 +138,7 @@ def kind(api: APIClient, container: str, path: str) -> Literal["missing", "folde
 def of_files(api: APIClient, sandbox_id: str) -> str:
     """An image with what a sandbox has changed of its own; its name. It hands none of the sandbox's environment on."""
     told = api.inspect_container(sandbox_id)["Config"]
-    below = _inspect(api, told["Image"])["Config"]
+    below = inspect(api, told["Image"])["Config"]
     env, labels = below.get("Env") or [], below.get("Labels") or {}
     own = {one.partition("=")[0] for one in told.get("Env") or ()} - {one.partition("=")[0] for one in env}
     unset = sorted({*json.loads(labels.get(layout.UNSET_LABEL, "[]")), *own})

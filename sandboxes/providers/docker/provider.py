@@ -24,7 +24,8 @@ from sandboxes.providers.base import (
     lifetime_stamps,
     new_snapshot_id,
 )
-from sandboxes.providers.docker import container, images, layers, layout, lifecycle, snapshots
+from sandboxes.providers.context import prepared
+from sandboxes.providers.docker import building, container, images, layers, layout, lifecycle, snapshots
 from sandboxes.providers.docker.engine import Engine
 from sandboxes.providers.docker.exec import ContainerExec
 from sandboxes.providers.docker.making import Maker
@@ -58,6 +59,7 @@ class DockerProvider(SandboxProvider):
     ) -> None:
         self._engine = Engine(base_url)
         self._maker = Maker(self._engine, default_image, pull)
+        self._builder = building.Builder(pull)
         self._info: dict[str, Any] | None = None
 
     async def capabilities(self) -> Capabilities:
@@ -71,6 +73,7 @@ class DockerProvider(SandboxProvider):
         return Capabilities(
             networks=frozenset({"none", "public"}),
             images=True,
+            dockerfile=True,
             writable_system=True,
             user=True,
             cpu="cpu" not in lacking,
@@ -108,6 +111,7 @@ class DockerProvider(SandboxProvider):
     ) -> SandboxHandle:
         """See `SandboxProvider`."""
         await self.check(spec)
+        spec = await self._with_image(spec)
         if from_snapshot is None:
             return await self._make(spec, labels, None)
         if not is_snapshot_id(from_snapshot.id):
@@ -122,6 +126,20 @@ class DockerProvider(SandboxProvider):
             return copying.only(await copying.forked(self, between, spec, [labels or {}]))
         finally:
             await self.destroy(between)
+
+    async def _with_image(self, spec: SandboxSpec) -> SandboxSpec:
+        """The spec with the image that its Dockerfile makes. Raises `InvalidSpec`, `ImageNotFound` or `ImageBuildFailed`."""
+        if spec.dockerfile is None:
+            return spec
+        api = self._engine.api
+        async with prepared(spec) as build:
+            work = lambda: self._builder.image(api, build, spec.resources.memory)  # noqa: E731
+            image = await self._engine.run("build an image", work)
+        return spec.model_copy(update={"image": image, "dockerfile": None})
+
+    async def sweep(self) -> None:
+        """See `SandboxProvider`."""
+        await self._engine.run("remove old images", lambda: building.sweep(self._engine.api))
 
     async def _make(
         self, spec: SandboxSpec, labels: Mapping[str, str] | None, under: container.Under | None
@@ -215,6 +233,7 @@ class DockerProvider(SandboxProvider):
         if not is_sandbox_id(handle.id):
             raise SandboxNotFound(f"{handle.id!r} is not the id of a Docker sandbox")
         wanted, each = await self.check_fork(handle, count, spec, labels, scope)
+        wanted = await self._with_image(wanted)
         went_on = not await self._engine.run("look at a sandbox", lambda: lifecycle.is_paused(self._engine.api, handle.id))
         under = await self._under(handle, wanted)
 

@@ -144,10 +144,12 @@ def bases(text: str) -> list[str]:
 
 
 def check_reach(text: str, network: str, platform: str) -> None:
-    """For platforms whose builds always have a network: refuse to run anything there that may have none.
+    """For clouds, whose builds always have a network: refuse to run anything there that may have none. Raises `Unsupported`.
 
-    Raises `Unsupported`.
+    Their SDKs bring what COPY names of the context, and nothing for ADD.
     """
+    if any(one.word == "ADD" for one in instructions(text)):
+        raise Unsupported(f"provider '{platform}' has no ADD in a Dockerfile: use COPY")
     if network != "public" and any(one.word == "RUN" for one in instructions(text)):
         raise Unsupported(
             f"provider '{platform}' builds with a network, and this Dockerfile has RUN while `network` is {network}:"

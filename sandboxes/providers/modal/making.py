@@ -14,12 +14,11 @@ from modal.exception import AlreadyExistsError
 from sandboxes.errors import FanfoldSandboxError, ProviderUnavailable, SandboxError, SandboxNotFound
 from sandboxes.providers.base import SandboxHandle, SandboxSpec, lifetime_stamps, new_sandbox_id
 from sandboxes.providers.modal import layout, tags
+from sandboxes.providers.modal.building import BUILD_SECONDS
 from sandboxes.providers.modal.exec import SandboxExec
 from sandboxes.providers.modal.platform import Platform
 from sandboxes.toolbox.bundle import bundle
 
-BUILD_SECONDS: Final = 900.0
-"""How long the platform may take for an image that it has not used before."""
 CREATE_SECONDS: Final = 120.0
 """How long the platform may take to answer that a sandbox is made."""
 BOOT_SECONDS: Final = 120.0

@@ -25,7 +25,8 @@ from sandboxes.providers.base import (
     SnapshotHandle,
     new_snapshot_id,
 )
-from sandboxes.providers.modal import layout, making, snapshots, tags
+from sandboxes.providers.context import prepared
+from sandboxes.providers.modal import building, layout, making, snapshots, tags
 from sandboxes.providers.modal.exec import SandboxExec
 from sandboxes.providers.modal.platform import Platform
 from sandboxes.providers.modal.stream import ExecStream
@@ -75,6 +76,7 @@ class ModalProvider(SandboxProvider):
         return Capabilities(
             networks=frozenset({"none", "public", "allowlist"}),
             images=True,
+            dockerfile=True,
             writable_system=True,
             user=True,
             cpu=True,
@@ -106,6 +108,7 @@ class ModalProvider(SandboxProvider):
     ) -> SandboxHandle:
         """See `SandboxProvider`."""
         await self.check(spec)
+        spec = await self._with_image(spec)
         if from_snapshot is None:
             return await self._maker.make(spec, labels)
         written = await self._book.read(from_snapshot.id)
@@ -120,6 +123,13 @@ class ModalProvider(SandboxProvider):
             return copying.only(await copying.forked(self, between, spec, [labels or {}]))
         finally:
             await self.destroy(between)
+
+    async def _with_image(self, spec: SandboxSpec) -> SandboxSpec:
+        """The spec with the image that its Dockerfile makes. Raises `InvalidSpec`, `Unsupported` or `ImageBuildFailed`."""
+        if spec.dockerfile is None:
+            return spec
+        async with prepared(spec) as build:
+            return spec.model_copy(update={"image": await building.built(self._platform, build), "dockerfile": None})
 
     async def attach(self, handle: SandboxHandle) -> Sandbox:
         """See `SandboxProvider`."""
@@ -187,6 +197,7 @@ class ModalProvider(SandboxProvider):
         """See `SandboxProvider`. All files are kept once, as an image; a workspace without its changed system is copied."""
         await self._platform.raise_if_ended(handle.id)  # the SDK would wait for what has ended to begin
         wanted, each = await self.check_fork(handle, count, spec, labels, scope)
+        wanted = await self._with_image(wanted)
         with_system = scope == "filesystem"
         if not _fits(wanted, handle.told_spec) or (wanted.system == "overlay" and not with_system):
             if with_system and wanted.system == "overlay":

@@ -113,3 +113,9 @@ async def test_a_snapshot_is_a_copy_without_the_variables_of_what_it_is_of(clien
     for one in (first, second):
         await one.terminate.aio(wait=True)
         await one.detach.aio()
+
+
+async def test_a_dockerfile_that_says_more_than_it_speaks_is_refused_by_name(client, app, tmp_path):
+    (tmp_path / "Dockerfile").write_text(f"FROM {IMAGE}\nHEALTHCHECK CMD true\n")
+    with pytest.raises(theirs.UnimplementedError, match="HEALTHCHECK"):
+        await modal.Image.from_dockerfile(tmp_path / "Dockerfile", context_dir=tmp_path).build.aio(app)

@@ -12,6 +12,7 @@ from modal_proto import api_pb2
 
 from tests.wire.modal.fleet import Fleet, Result, Sandbox, check_tags, invalid, missing, new_id
 from tests.wire.modal.keys import Keys
+from tests.wire.modal.workshop import BUILT_OF, Workshop
 
 if TYPE_CHECKING:
     from grpclib.server import Stream
@@ -28,6 +29,7 @@ class Spoken:
 
     def __init__(self, fleet: Fleet, keys: Keys, url: str) -> None:
         self._fleet = fleet
+        self._workshop = Workshop(fleet)
         self._keys = keys
         self._url = url
 
@@ -52,14 +54,39 @@ class Spoken:
     async def ImageGetOrCreate(self, stream: Stream[Any, Any]) -> None:
         asked = await _asked(stream)
         commands = list(asked.image.dockerfile_commands)
+        if told := [field.name for field, value in asked.image.ListFields() if str(value) and field.name not in BUILT_OF]:
+            raise GRPCError(Status.UNIMPLEMENTED, f"this server builds no image with {', '.join(told)}")
         found = _FROM.fullmatch(commands[0]) if len(commands) == 1 else None
-        if found is None or asked.image.base_images:
-            raise GRPCError(Status.UNIMPLEMENTED, f"this server builds nothing but `FROM NAME`, not: {commands!r:.300}")
-        image_id = await self._fleet.build(found[1])
+        if found is not None and not asked.image.base_images:
+            image_id = await self._fleet.build(found[1])
+        else:
+            image_id = await self._workshop.build(commands, asked.image.context_mount_id, asked.image.base_images)
         error = self._fleet.images[image_id].error
         status = Result.GENERIC_STATUS_FAILURE if error else Result.GENERIC_STATUS_SUCCESS
         result = Result(status=status, exception=error)
         await stream.send_message(api_pb2.ImageGetOrCreateResponse(image_id=image_id, result=result, metadata=_builder()))
+
+    async def MountBatchedCheckExistence(self, stream: Stream[Any, Any]) -> None:
+        missing_ones = self._workshop.missing((await _asked(stream)).sha256_hex_hashes)
+        await stream.send_message(api_pb2.MountBatchedCheckExistenceResponse(missing_sha256_hex_hashes=missing_ones))
+
+    async def MountPutFile(self, stream: Stream[Any, Any]) -> None:
+        self._workshop.put(await _asked(stream))
+        await stream.send_message(api_pb2.MountPutFileResponse(exists=True))
+
+    async def MountGetOrCreate(self, stream: Stream[Any, Any]) -> None:
+        mount_id = self._workshop.mount(await _asked(stream))
+        await stream.send_message(api_pb2.MountGetOrCreateResponse(mount_id=mount_id))
+
+    async def ImageBuildChainGet(self, stream: Stream[Any, Any]) -> None:
+        image_id = (await _asked(stream)).image_id
+        step = api_pb2.ImageBuildStep(image_id=image_id, builder_app_id="ap-builder", builder_task_id=image_id)
+        await stream.send_message(api_pb2.ImageBuildChainGetResponse(build_steps=[step]))
+
+    async def AppFetchLogs(self, stream: Stream[Any, Any]) -> None:
+        asked = await _asked(stream)
+        items = [api_pb2.TaskLogs(data=line) for line in self._workshop.log(asked.task_id)[-asked.limit :]]
+        await stream.send_message(api_pb2.AppFetchLogsResponse(batches=[api_pb2.TaskLogsBatch(items=items)]))
 
     async def ImageFromId(self, stream: Stream[Any, Any]) -> None:
         asked = await _asked(stream)

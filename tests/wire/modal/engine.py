@@ -45,6 +45,14 @@ class Engine:
             raise EngineError(answer.status_code, answer.text)
         return json.loads(answer.content) if answer.content else None
 
+    async def build(self, context: bytes, params: Mapping[str, str], seconds: float) -> list[dict[str, Any]]:
+        """What the build of an image says, piece by piece. Raises `EngineError`."""
+        headers = {"Content-Type": "application/x-tar"}
+        answer = await self._http.post("/build", content=context, params=params, headers=headers, timeout=seconds)
+        if answer.is_error:
+            raise EngineError(answer.status_code, answer.text)
+        return [json.loads(line) for line in answer.text.splitlines() if line]
+
     async def stream(self, path: str, body: object) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """The raw stream of an exec that is started by this request."""
         reader, writer = await asyncio.open_unix_connection(SOCKET)

@@ -2,8 +2,8 @@
 
 Its sandboxes are containers of the Docker engine of this machine: root in any image, with a system that can be written, as the
 platform's are. What it does not speak it refuses as UNIMPLEMENTED, by name. Where it is less than the platform: an allowlist
-of hosts lets nothing through; images are those that the engine has (`FROM NAME` alone); there are no volumes, secrets by
-name, ports, terminals or memory snapshots.
+of hosts lets nothing through; images are those that the engine has, and what it builds of Dockerfiles with a few instructions
+(`workshop.SPOKEN`); there are no volumes, secrets by name, ports, terminals or memory snapshots.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import aiohttp
+import obstore.exceptions
 from daytona import (
     DaytonaAuthenticationError,
     DaytonaConflictError,
@@ -40,6 +41,8 @@ def is_transport(exc: BaseException) -> bool:
     """Whether the platform could not be reached, or not answer: what it may have done is not known."""
     if isinstance(exc, DaytonaConnectionError | aiohttp.ClientError | OSError):
         return type(exc) is not TimeoutError  # that one is our own deadline
+    if isinstance(exc.__cause__, obstore.exceptions.BaseError):
+        return True  # its storage for the files of a build
     return isinstance(exc, DaytonaError) and exc.status_code in _UNAVAILABLE
 
 

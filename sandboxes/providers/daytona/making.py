@@ -18,9 +18,10 @@ from daytona import (
     DaytonaRateLimitError,
 )
 
-from sandboxes.errors import FanfoldSandboxError, ImageNotFound, RateLimited, SandboxError, SandboxTimeout
+from sandboxes.errors import FanfoldSandboxError, ImageBuildFailed, ImageNotFound, RateLimited, SandboxError, SandboxTimeout
 from sandboxes.providers.daytona.account import PATIENCE, PAUSE, Account
-from sandboxes.providers.daytona.errors import is_full, is_refusal, retry_after, translated
+from sandboxes.providers.daytona.building import Built
+from sandboxes.providers.daytona.errors import SAID, is_full, is_refusal, retry_after, translated
 from sandboxes.providers.daytona.live import state_of
 
 CREATE_SECONDS: Final = 600.0
@@ -34,17 +35,17 @@ _FAILED: Final = ("error", "build_failed")
 Params = CreateSandboxFromImageParams | CreateSandboxFromSnapshotParams
 
 
-async def make(account: Account, name: str, params: Params, image: str) -> AsyncSandbox:
+async def make(account: Account, name: str, params: Params, image: str, built: Built | None = None) -> AsyncSandbox:
     """A sandbox of this name that runs. When this raises, there may be one that does not: remove it."""
-    return await account.there(_make(account, name, params, image))
+    return await account.there(_make(account, name, params, image, built))
 
 
-async def _make(account: Account, name: str, params: Params, image: str) -> AsyncSandbox:
+async def _make(account: Account, name: str, params: Params, image: str, built: Built | None) -> AsyncSandbox:
     client = await account.connected()
     begun = time.monotonic()
     for tried in range(TRIES):
         try:
-            return await client.create(params, timeout=CREATE_SECONDS)
+            return await _asked(client, params, built)
         except DaytonaRateLimitError as exc:
             delay = retry_after(exc)
             if delay is None or time.monotonic() + delay - begun > PATIENCE:
@@ -53,13 +54,22 @@ async def _make(account: Account, name: str, params: Params, image: str) -> Asyn
         except (DaytonaError, OSError, TimeoutError) as exc:
             if is_full(exc) or (is_refusal(exc) and not isinstance(exc, DaytonaConflictError)):
                 raise _refused(exc, image) from exc
+            if type(exc.__cause__) is FileNotFoundError:
+                raise ImageBuildFailed("the Dockerfile copies what is not in its context, or is left out of it") from exc
             found = await account.find(name)  # the answer may be all that was lost
             if found is not None:
-                return await _awaited(account, found, image, exc)
+                return await _awaited(account, found, image, exc, built)
             if tried == TRIES - 1 or time.monotonic() - begun > PATIENCE:
                 raise translated(exc, "make a sandbox", retried=time.monotonic() - begun) from exc
             await asyncio.sleep(PAUSE * 2**tried)
     raise RateLimited("Daytona takes no more requests: try to make a sandbox later")
+
+
+async def _asked(client: AsyncDaytona, params: Params, built: Built | None) -> AsyncSandbox:
+    if isinstance(params, CreateSandboxFromSnapshotParams):
+        return await client.create(params, timeout=CREATE_SECONDS)
+    logs = None if built is None else built.said.append
+    return await client.create(params, timeout=CREATE_SECONDS, on_snapshot_create_logs=logs)
 
 
 def _refused(exc: BaseException, image: str) -> FanfoldSandboxError:
@@ -68,10 +78,14 @@ def _refused(exc: BaseException, image: str) -> FanfoldSandboxError:
     return translated(exc, "make a sandbox")
 
 
-async def _awaited(account: Account, found: AsyncSandbox, image: str, cause: BaseException) -> AsyncSandbox:
+async def _awaited(
+    account: Account, found: AsyncSandbox, image: str, cause: BaseException, built: Built | None
+) -> AsyncSandbox:
     """A sandbox that was made, when it runs at last. Raises why it does not."""
     if state_of(found) in _FAILED:
         why = found.error_reason or "it says no reason"
+        if state_of(found) == "build_failed" and built is not None:
+            raise ImageBuildFailed(f"Daytona cannot build the Dockerfile: {why[:SAID]}\n{built.last_lines()}") from cause
         if state_of(found) == "build_failed":
             raise ImageNotFound(f"Daytona cannot build image {image}: {why}") from cause
         raise SandboxError(f"Daytona could not start the sandbox: {why}") from cause

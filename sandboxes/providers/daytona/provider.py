@@ -26,7 +26,7 @@ from sandboxes.providers.base import (
     new_sandbox_id,
     new_snapshot_id,
 )
-from sandboxes.providers.daytona import boot, forks, making, names, records
+from sandboxes.providers.daytona import boot, building, forks, making, names, records
 from sandboxes.providers.daytona.account import Account
 from sandboxes.providers.daytona.errors import translated
 from sandboxes.providers.daytona.exec import PlatformExec
@@ -77,6 +77,7 @@ class DaytonaProvider(SandboxProvider):
         return Capabilities(
             networks=frozenset({"none", "public", "allowlist"}),
             images=True,
+            dockerfile=True,
             writable_system=True,
             cpu=True,
             memory="sandbox",
@@ -98,28 +99,32 @@ class DaytonaProvider(SandboxProvider):
     ) -> SandboxHandle:
         """See `SandboxProvider`."""
         await self.check(spec)
-        if from_snapshot is None:
-            return await self.made(spec, labels or {})
-        if not is_snapshot_id(from_snapshot.id):
+        if from_snapshot is not None and not is_snapshot_id(from_snapshot.id):
             return await copying.restored(self, from_snapshot, spec, labels)
+        async with building.built(spec) as (named, image):
+            if from_snapshot is None:
+                return await self.made(named, labels or {}, built=image)
         name = names.checked(from_snapshot)
-        if forks.fits(spec, from_snapshot.told_spec):
-            return await self.made(spec, labels or {}, snapshot=name)
+        if forks.fits(named, from_snapshot.told_spec):
+            return await self.made(named, labels or {}, snapshot=name)
         between = await self.made(from_snapshot.told_spec, labels or {}, snapshot=name)
         try:
             return copying.only(await copying.forked(self, between, spec, [labels or {}]))
         finally:
             await self.destroy(between)
 
-    async def made(self, spec: SandboxSpec, labels: Mapping[str, str], *, snapshot: str | None = None) -> SandboxHandle:
-        """A new sandbox, with the files of a snapshot. When this raises, or is cancelled, nothing is left."""
+    async def made(
+        self, spec: SandboxSpec, labels: Mapping[str, str], *, snapshot: str | None = None, built: building.Built | None = None
+    ) -> SandboxHandle:
+        """A new sandbox, with the files of a snapshot or of an image to be built. When this raises, or is cancelled, nothing
+        is left."""
         plan = records.Plan(new_sandbox_id(), dict(labels), *lifetime_stamps(spec), snapshot=snapshot)
-        wanted = records.params(spec, plan, self._default_image)
+        wanted = records.params(spec, plan, self._default_image, None if built is None else built.image)
 
         async def make() -> SandboxHandle:
             image = spec.image or self._default_image or "(the default snapshot)"
             try:
-                made = await making.make(self._account, plan.id, wanted, image)
+                made = await making.make(self._account, plan.id, wanted, image, built)
             except ImageNotFound as exc:
                 if snapshot is not None:
                     raise SandboxNotFound(f"Daytona has no snapshot {snapshot} any more") from exc
@@ -229,15 +234,17 @@ class DaytonaProvider(SandboxProvider):
             raise SandboxNotFound(f"{handle.id!r:.80} is not the id of a Daytona sandbox")
         wanted, each = await self.check_fork(handle, count, spec, labels, scope)
         told = handle.told_spec
+        async with building.built(wanted) as (named, _):
+            pass
         whole = scope == "filesystem" and told.system == "overlay"
-        if not forks.fits(wanted, told) or (told.system == "overlay" and not whole):
+        if not forks.fits(named, told) or (told.system == "overlay" and not whole):
             if whole:
                 raise Unsupported("daytona forks the filesystem only into a sandbox like its parent")
             return await copying.forked(self, handle, wanted, each)
         parent = await self.running(handle)
-        made = await forks.native(self, self._account, parent, wanted, each)
+        made = await forks.native(self, self._account, parent, named, each)
         if made is None:
-            made = await forks.by_snapshot(self, self._account, parent, wanted, each)
+            made = await forks.by_snapshot(self, self._account, parent, named, each)
         if made is None and whole:
             raise Unsupported("Daytona can neither fork nor keep this sandbox: its workspace alone can be copied")
         return await copying.forked(self, handle, wanted, each) if made is None else made

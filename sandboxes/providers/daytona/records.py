@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from daytona import CreateSandboxFromImageParams, CreateSandboxFromSnapshotParams, Resources
+from daytona import CreateSandboxFromImageParams, CreateSandboxFromSnapshotParams, Image, Resources
 
 from sandboxes.errors import InvalidSpec, Unsupported
 from sandboxes.providers.base import GIB, SandboxHandle, SandboxSpec, is_sandbox_id
+from sandboxes.providers.daytona.building import BUILT
 
 NAME: Final = "daytona"
 TOLD: Final = "fanfold.told"
@@ -60,8 +61,13 @@ def _limited(spec: SandboxSpec) -> bool:
     return not limits.cpu is limits.memory is limits.disk is None
 
 
-def params(spec: SandboxSpec, plan: Plan, default_image: str) -> CreateSandboxFromImageParams | CreateSandboxFromSnapshotParams:
-    """The request for a sandbox. It holds no secret: the environment goes to our helper, and nowhere else."""
+def params(
+    spec: SandboxSpec, plan: Plan, default_image: str, built: Image | None = None
+) -> CreateSandboxFromImageParams | CreateSandboxFromSnapshotParams:
+    """The request for a sandbox. It holds no secret: the environment goes to our helper, and nowhere else.
+
+    Raises `Unsupported`, or `InvalidSpec` for an image of a Dockerfile that is not here.
+    """
     common: dict[str, Any] = {
         "name": plan.id,
         "labels": labels(plan, spec, None),
@@ -71,7 +77,11 @@ def params(spec: SandboxSpec, plan: Plan, default_image: str) -> CreateSandboxFr
         "ttl_minutes": minutes(spec),
         **network(spec),
     }
+    if built is not None:
+        return CreateSandboxFromImageParams(image=built, resources=sizes(spec), **common)
     image = spec.image or default_image
+    if image.startswith(BUILT) and plan.snapshot is None:
+        raise InvalidSpec("daytona: its image was built of a Dockerfile, which no handle tells: give a spec that has it")
     snapshot = plan.snapshot or (image.removeprefix(SNAPSHOT) if image.startswith(SNAPSHOT) else None)
     if snapshot is not None or (not image and not _limited(spec)):
         return CreateSandboxFromSnapshotParams(snapshot=snapshot, **common)

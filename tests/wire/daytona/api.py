@@ -9,11 +9,11 @@ from typing import Any, Final, TypeVar
 
 from daytona_api_client import CreateSandbox, CreateSandboxSnapshot, ForkSandbox, SandboxLabels, UpdateSandboxNetworkSettings
 from fastapi import APIRouter, Depends, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from pydantic import BaseModel, ValidationError
 
 from tests.wire.daytona.faults import Faults
-from tests.wire.daytona.state import DEFAULT_SNAPSHOT, ENDED, Box, Refused, World, kind_of, stamp
+from tests.wire.daytona.state import DEFAULT_SNAPSHOT, ENDED, Box, Refused, World, kind_of, recipe_of, stamp
 
 SIZES: Final = {"cpu": 4, "memory": 8, "disk": 10}
 """The most that one sandbox may have: cores, GiB, GiB."""
@@ -68,6 +68,14 @@ def routes(world: World, key: str) -> APIRouter:
     async def proxy(id_: str) -> dict[str, str]:
         world.box(id_)
         return {"url": f"{world.url}/toolbox"}
+
+    @api.get("/sandbox/{id_}/build-logs-url")
+    async def logs_url(id_: str) -> dict[str, str]:
+        return {"url": f"{world.url}/api/sandbox/{world.box(id_).id}/build-logs"}
+
+    @api.get("/sandbox/{id_}/build-logs")
+    async def logs(id_: str) -> PlainTextResponse:
+        return PlainTextResponse("".join(f"{line}\n" for line in world.box(id_).built))
 
     @api.post("/sandbox/{id_}/start")
     async def start(id_: str) -> dict[str, Any]:
@@ -187,6 +195,10 @@ async def _create(world: World, body: dict[str, Any]) -> dict[str, Any]:
         box.state, box.error = "build_failed", f"pull access denied for {missing}, repository does not exist"
     elif source is None and "buildInfo" not in body and not world.faults.stuck:
         await world.start(box, None)  # such sandboxes wait in a pool
+    elif box.kind.built and source is None:
+        box.state = "pending_build"
+        recipe, contexts = recipe_of(body["buildInfo"]), body["buildInfo"].get("contextHashes", ())
+        world.begin(world.build(box, recipe, contexts))
     else:
         world.begin(world.start(box, source.folder if source else None))
     return world.described(box)

@@ -38,6 +38,8 @@ class Kind:
     root: bool = False
     """Whether its user is root, who may change the system; else it is `daytona`."""
     python: bool = True
+    built: bool = False
+    """Whether its image was built of a Dockerfile: then it has a system of its own, whoever its user is."""
     network: bool = False
     cpu: int = 1
     memory: int = 1
@@ -143,7 +145,7 @@ class Jail:
         args += ["--uid", user, "--gid", user, *(["--share-net"] if kind.network else [])]
         args += ["--overlay-src", str(self._yard.base()), *self._overlay("root"), "/"]
         args += self._usr(kind)
-        if not kind.root:
+        if not kind.root and not kind.built:
             args += ["--ro-bind", str(self._yard.base() / "etc"), "/etc"]
         args += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/sys", "--remount-ro", "/sys"]
         args += ["--tmpfs", "/run", "--dir", PLACE]
@@ -159,7 +161,7 @@ class Jail:
         return [*args, "--chdir", home]
 
     def _usr(self, kind: Kind) -> list[str]:
-        if not kind.root:
+        if not kind.root and not kind.built:
             return ["--ro-bind", "/usr", "/usr"]
         skeleton = system.skeleton(self._yard.shared, self._yard.owner)
         return ["--overlay-src", "/usr", "--overlay-src", str(skeleton), *self._overlay("usr"), "/usr"]

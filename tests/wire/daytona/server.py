@@ -26,7 +26,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 
 from sandboxes.providers.local.provider import ROOTS_PLACE
-from tests.wire.daytona import api, sessions, toolbox
+from tests.wire.daytona import api, sessions, storage, toolbox
 from tests.wire.daytona.counted import Gate, Tally
 from tests.wire.daytona.faults import Faults
 from tests.wire.daytona.jail import Yard
@@ -47,7 +47,7 @@ def application(world: World, key: str, tally: Tally) -> Any:
         await world.close()
 
     app = FastAPI(lifespan=lifespan, openapi_url=None)
-    for routes in (api.routes, toolbox.routes, toolbox.terminals, sessions.routes, sessions.followed):
+    for routes in (api.routes, storage.routes, toolbox.routes, toolbox.terminals, sessions.routes, sessions.followed):
         app.include_router(routes(world, key))
 
     @app.exception_handler(Refused)

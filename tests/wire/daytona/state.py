@@ -8,7 +8,7 @@ import math
 import re
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any, Final
 from sandboxes.providers.local.removal import remove_tree
 from tests.wire.daytona.faults import Faults
 from tests.wire.daytona.jail import Jail, Kind, Yard
+from tests.wire.daytona.workshop import BuildError, Recipe, Unspoken, Workshop
 
 ORGANIZATION: Final = "00000000-0000-4000-8000-00000000beef"
 IMAGES: Final = {"python:3.12-slim": True, "fanfold-test/base:latest": True, "fanfold-test/nopython:latest": False}
@@ -57,6 +58,8 @@ class Box:
     active: float = field(default_factory=time.monotonic)
     stopped: float = 0.0
     born: float = field(default_factory=time.monotonic)
+    built: list[str] = field(default_factory=list)
+    """What the build of its image has printed."""
     terminals: dict[str, Any] = field(default_factory=dict)
     sessions: dict[str, Any] = field(default_factory=dict)
     busy: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -89,6 +92,7 @@ class World:
 
     def __init__(self, yard: Yard, faults: Faults, sandbox_class: str) -> None:
         self.yard, self.faults, self.sandbox_class = yard, faults, sandbox_class
+        self.workshop = Workshop(yard)
         self.url = ""
         self.boxes: dict[str, Box] = {}
         self.kept: dict[str, Kept] = {}
@@ -181,6 +185,20 @@ class World:
             if box.state not in ENDED:
                 box.active = time.monotonic()
                 await self.change(box, "started")
+
+    async def build(self, box: Box, recipe: Recipe, contexts: Sequence[str]) -> None:
+        """Make the image of a record, and then start what it tells of."""
+        image = self.workshop.image(recipe, contexts, box.kind)
+        try:
+            await self.workshop.built(recipe, contexts, box.kind)
+        except BuildError as exc:
+            box.error = str(exc)
+        box.built = image.log
+        if box.error is not None:
+            await self.change(box, "build_failed")
+            return
+        box.env = {**image.env, **box.env}
+        await self.start(box, image.layers)
 
     async def change(self, box: Box, state: str) -> None:
         """Let a sandbox be in another state, and tell whoever listens."""
@@ -301,16 +319,23 @@ def kind_of(body: Mapping[str, Any], snapshot: Kept | None) -> Kind:
         return replace(snapshot.kind, network=network)
     root = body.get("user") in ("root", "0")
     sizes = {name: body[name] for name in ("cpu", "memory") if body.get(name) is not None}
-    return Kind(root=root, python=_has_python(body), network=network, **sizes)
+    built = "buildInfo" in body and bool(recipe_of(body["buildInfo"]).steps)
+    return Kind(root=root, python=_has_python(body), built=built, network=network, **sizes)
 
 
 def _has_python(body: Mapping[str, Any]) -> bool:
     build = body.get("buildInfo")
     if build is None:
         return True
-    image = re.search(r"^FROM\s+(\S+)", build["dockerfileContent"], re.MULTILINE)
-    if image is None:
-        raise Refused(400, "The Dockerfile has no FROM")
-    if image[1] not in IMAGES:
-        raise LookupError(image[1])
-    return IMAGES[image[1]]
+    image = recipe_of(build).base
+    if image not in IMAGES:
+        raise LookupError(image)
+    return IMAGES[image]
+
+
+def recipe_of(build: Mapping[str, Any]) -> Recipe:
+    """How an image is to be built."""
+    try:
+        return Recipe.of(build["dockerfileContent"])
+    except Unspoken as exc:
+        raise Refused(400, str(exc)) from exc

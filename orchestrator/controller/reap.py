@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
 
 from orchestrator.runs.controlling import ControlRecord
@@ -28,6 +29,10 @@ FIND_TIMEOUT = 30.0
 """Seconds for a provider to tell its sandboxes."""
 DESTROY_TIMEOUT = 60.0
 """Seconds for it to end one of them."""
+SWEEP_EVERY = 600.0
+"""Seconds between two times that a provider removes what is no sandbox and nobody needs."""
+SWEEP_TIMEOUT = 120.0
+"""Seconds for that."""
 AT_ONCE = 8
 """Sandboxes that are ended at the same time."""
 
@@ -45,6 +50,7 @@ class Reaper:
         self._record = record
         self._reaped = reaped
         self._open_provider = open_provider
+        self._sweep_at = 0.0
 
     def look(self) -> None:
         """`round`, on an event loop of its own."""
@@ -61,7 +67,7 @@ class Reaper:
             orphans = await asyncio.to_thread(self._orphans, installation, found)
             gate = asyncio.Semaphore(AT_ONCE)
             endings = [self._destroy(provider, orphan, gate) for orphan in orphans]
-            results = await asyncio.gather(*endings, return_exceptions=True)
+            results = await asyncio.gather(*endings, self._sweep(provider), return_exceptions=True)
         finally:
             await provider.aclose()
         for failure in [result for result in results if isinstance(result, BaseException)][-1:]:
@@ -72,6 +78,12 @@ class Reaper:
             await provider.destroy(handle)
         self._reaped(provider.name)
         logger.warning("%s of %s had lost its run: destroyed", handle.id, handle.labels.get(RUN_LABEL))
+
+    async def _sweep(self, provider: SandboxProvider) -> None:
+        if time.monotonic() >= self._sweep_at:
+            async with asyncio.timeout(SWEEP_TIMEOUT):
+                await provider.sweep()
+            self._sweep_at = time.monotonic() + SWEEP_EVERY
 
     def _orphans(self, installation: str, found: Sequence[SandboxHandle]) -> list[SandboxHandle]:
         owners = self._record.owners({handle.labels.get(RUN_LABEL, "") for handle in found})

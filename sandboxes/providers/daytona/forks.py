@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from daytona import (
@@ -15,21 +16,12 @@ from daytona import (
     DaytonaConflictError,
     DaytonaError,
     DaytonaForbiddenError,
-    DaytonaNotFoundError,
     DaytonaUnprocessableEntityError,
 )
 
 from sandboxes.errors import FanfoldSandboxError, SandboxError
 from sandboxes.providers import copying
-from sandboxes.providers.base import (
-    Forked,
-    SandboxHandle,
-    SandboxSpec,
-    SnapshotHandle,
-    lifetime_stamps,
-    new_sandbox_id,
-    new_snapshot_id,
-)
+from sandboxes.providers.base import Forked, SandboxHandle, SandboxSpec, lifetime_stamps, new_sandbox_id
 from sandboxes.providers.daytona import making, names, records
 from sandboxes.providers.daytona.account import PAUSE, Account
 from sandboxes.providers.daytona.errors import is_full, translated
@@ -44,6 +36,8 @@ BUSY_SECONDS: Final = 120.0
 PAGE: Final = 100
 PAGES: Final = 100
 """Pages of snapshots that are looked through at most."""
+LEFT_SECONDS: Final = 3600.0
+"""After which the snapshot of a fork is nobody's any more: no fork takes as long."""
 
 
 def fits(spec: SandboxSpec, parent: SandboxSpec) -> bool:
@@ -131,19 +125,17 @@ async def by_snapshot(
     each: Sequence[Mapping[str, str]],
 ) -> list[Forked] | None:
     """Children of one snapshot, which goes when they are made; None when this sandbox cannot be kept."""
-    name = _name_for_now(parent, spec)
-    if name is None or not await kept(account, parent, name):
+    name = names.name_for_fork(records.NAME, parent.name, spec.workdir)
+    if name is None:
+        return None
+    marked = {**parent.labels, records.KEEPING: name}  # whoever destroys the parent finds it, though we are killed meanwhile
+    await account.run("mark a sandbox", lambda _: parent.set_labels(marked))
+    if not await kept(account, parent, name):
         return None
     try:
         return await copying.settled([provider.made(spec, one, snapshot=name) for one in each], provider)
     finally:
-        await asyncio.shield(forget(account, name))
-
-
-def _name_for_now(parent: AsyncSandbox, spec: SandboxSpec) -> str | None:
-    """A name for a snapshot that goes again, which tells whose it is."""
-    told = {"workdir": spec.workdir, "spec": {}}
-    return names.name_of(SnapshotHandle(records.NAME, new_snapshot_id(), {"fanfold.fork": parent.name}, "", "", told))
+        await asyncio.shield(making.forget(account, name))
 
 
 async def kept(account: Account, parent: AsyncSandbox, name: str) -> bool:
@@ -155,7 +147,7 @@ async def kept(account: Account, parent: AsyncSandbox, name: str) -> bool:
         if not keeping.done():
             await asyncio.wait([keeping], timeout=COPY_SECONDS)
         with contextlib.suppress(FanfoldSandboxError):
-            await forget(account, name)
+            await making.forget(account, name)
         raise
 
 
@@ -208,11 +200,9 @@ async def snapshots(account: Account) -> list[tuple[str, str]]:
     return await account.run("list snapshots", listed)
 
 
-async def forget(account: Account, name: str) -> None:
-    """Delete a snapshot. What is gone is no error."""
-
-    async def delete(client: AsyncDaytona) -> None:
-        with contextlib.suppress(DaytonaNotFoundError):
-            await client.snapshot.delete(name)
-
-    await account.run("delete a snapshot", delete)
+async def sweep(account: Account) -> None:
+    """Delete the snapshots of forks whose makers were killed long ago."""
+    for name, made in await snapshots(account):
+        age = datetime.now(UTC) - datetime.fromisoformat(made)
+        if names.fork_of(name) is not None and age.total_seconds() > LEFT_SECONDS:
+            await making.forget(account, name)

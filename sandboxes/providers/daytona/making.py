@@ -19,6 +19,7 @@ from daytona import (
 )
 
 from sandboxes.errors import FanfoldSandboxError, ImageBuildFailed, ImageNotFound, RateLimited, SandboxError, SandboxTimeout
+from sandboxes.providers.daytona import names, records
 from sandboxes.providers.daytona.account import PATIENCE, PAUSE, Account
 from sandboxes.providers.daytona.building import Built
 from sandboxes.providers.daytona.errors import SAID, is_full, is_refusal, retry_after, translated
@@ -106,12 +107,18 @@ async def started(account: Account, found: AsyncSandbox, seconds: float) -> Asyn
 
 
 async def remove(account: Account, name: str) -> None:
-    """Remove a sandbox. What is gone, or going, is no error; what the platform is busy with is waited for."""
+    """Remove a sandbox, and before it the snapshot that a fork of it may have left.
+
+    What is gone, or going, is no error; what the platform is busy with is waited for.
+    """
     end = time.monotonic() + REMOVE_SECONDS
     known = account.known(name)
     while (found := known or await account.find(name)) is not None and state_of(found) != "destroying":
         known = None  # as it was once: after a refusal it is looked at
         one = found
+        kept = one.labels.get(records.KEEPING, "")
+        if names.fork_of(kept) == name:
+            await forget(account, kept)
 
         async def delete(_: AsyncDaytona, one: AsyncSandbox = one) -> None:
             with contextlib.suppress(DaytonaNotFoundError):
@@ -125,3 +132,13 @@ async def remove(account: Account, name: str) -> None:
             if not busy or time.monotonic() > end:
                 raise
         await asyncio.sleep(PAUSE)
+
+
+async def forget(account: Account, name: str) -> None:
+    """Delete a snapshot. What is gone is no error."""
+
+    async def delete(client: AsyncDaytona) -> None:
+        with contextlib.suppress(DaytonaNotFoundError):
+            await client.snapshot.delete(name)
+
+    await account.run("delete a snapshot", delete)

@@ -9,13 +9,14 @@ import zlib
 from typing import Final
 
 from sandboxes.errors import SandboxNotFound
-from sandboxes.providers.base import SnapshotHandle, is_snapshot_id
+from sandboxes.providers.base import SnapshotHandle, is_snapshot_id, new_snapshot_id
 
 CAP: Final = 250
 """Characters of a name."""
 UNPACKED_CAP: Final = 65536
 """Bytes of what a name may unpack to: names are anybody's who has the account."""
 _ID: Final = 20
+_FORK: Final = "fanfold.fork"
 _COMMON: Final = (
     b'{"image":"snapshot:","system":"overlay","env":{},"resources":{"cpu":,"memory":,"disk":},"network":"public","allowlist",'
     b'"allowed_hosts":["],"lifetime":,"idle_timeout":.0,"workdir":"/workspace","fanfold.installation":"","fanfold.fork":"sbx-"'
@@ -50,6 +51,17 @@ def handle_of(provider: str, name: str, created_at: str) -> SnapshotHandle | Non
         return None
     told = {"snapshot": name, "workdir": workdir, "mounts": [], "spec": spec, "untold": []}
     return SnapshotHandle(provider, id_, labels, created_at, "", told)
+
+
+def name_for_fork(provider: str, parent: str, workdir: str) -> str | None:
+    """A name for a snapshot that goes again, which tells whose it is."""
+    return name_of(SnapshotHandle(provider, new_snapshot_id(), {_FORK: parent}, "", "", {"workdir": workdir, "spec": {}}))
+
+
+def fork_of(name: str) -> str | None:
+    """The sandbox of whose fork this is the snapshot; None for every other name."""
+    told = handle_of("", name, "")
+    return told.labels[_FORK] if told is not None and told.data["spec"] == {} and list(told.labels) == [_FORK] else None
 
 
 def _with_hex(short: bytes) -> bytes:

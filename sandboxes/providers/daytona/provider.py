@@ -263,7 +263,7 @@ class DaytonaProvider(SandboxProvider):
     async def delete_snapshot(self, snapshot: SnapshotHandle) -> None:
         """See `SandboxProvider`."""
         if is_snapshot_id(snapshot.id):
-            await forks.forget(self._account, names.checked(snapshot))
+            await making.forget(self._account, names.checked(snapshot))
         else:
             await super().delete_snapshot(snapshot)
 
@@ -272,6 +272,10 @@ class DaytonaProvider(SandboxProvider):
         own = [names.handle_of(self.name, name, made) for name, made in await forks.snapshots(self._account)]
         found = [one for one in own if one is not None and (labels or {}).items() <= one.labels.items()]
         return [*found, *await super().find_snapshots(labels)]
+
+    async def sweep(self) -> None:
+        """See `SandboxProvider`."""
+        await forks.sweep(self._account)
 
     async def aclose(self) -> None:
         """See `SandboxProvider`."""

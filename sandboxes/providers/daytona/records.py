@@ -24,6 +24,8 @@ MARK: Final = "fanfold.sandbox"
 """Label with the id. A fork brings its parent's labels along: what has another id than its name is one that was cut off."""
 FORKING: Final = "fanfold.fork"
 """Label of a parent with JSON of the child that is being forked from it: its id, and its labels."""
+KEEPING: Final = "fanfold.snapshot"
+"""Label of a parent with the name of the snapshot that its children are being made of."""
 OF_THE_SDK: Final = "code-toolbox-language"
 SNAPSHOT: Final = "snapshot:"
 """Before the name of a snapshot of the account, where an image can be named."""
@@ -148,7 +150,7 @@ def handle(name: str, found: Mapping[str, str]) -> SandboxHandle | None:
     """The handle of a sandbox of this name and these labels; None when it is none of ours."""
     if not OURS.items() <= found.items() or not is_sandbox_id(name):
         return None
-    own = {key: value for key, value in found.items() if key not in (*OURS, MARK, TOLD, FORKING, OF_THE_SDK)}
+    own = {key: value for key, value in found.items() if key not in (*OURS, MARK, TOLD, FORKING, KEEPING, OF_THE_SDK)}
     if found.get(MARK) != name:
         own = _labels_of_fork(name, found.get(FORKING, "")) or own
     try:

@@ -41,8 +41,12 @@ def find_secrets(spec: RunSpec, granted: Collection[str], environ: Mapping[str, 
 
 
 def freeze_files(spec: RunSpec, folder: RunFolder, *, base_dir: Path, named: Collection[str]) -> None:
-    """Put inputs and model files of `spec` into `folder`. Raises `BadInput`; see `Service.submit` for the rest."""
+    """Put inputs, model files and the Dockerfile of `spec` into `folder`. Raises `BadInput`; see `Service.submit`."""
     freeze_models(spec, folder, base_dir, outside="model" in named)
+    if spec.sandbox.dockerfile is not None:
+        from orchestrator.imagefiles import freeze_dockerfile
+
+        freeze_dockerfile(spec.sandbox.dockerfile, folder.image_tar, base_dir, outside="dockerfile" in named)
     if spec.inputs:
         from orchestrator.inputs import freeze  # it imports a Git library
 

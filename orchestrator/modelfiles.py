@@ -34,7 +34,12 @@ def packed_models(spec: RunSpec) -> list[str]:
 
 
 def check_sendable(spec: RunSpec) -> None:
-    """Raise `BadInput` for a task whose files cannot be uploaded: an order takes that of `agent.model` alone."""
+    """Raise `BadInput` for a task whose files cannot be uploaded: an order takes its inputs and that of `agent.model` alone."""
+    if spec.sandbox.dockerfile is not None:
+        raise BadInput(
+            "task.sandbox.dockerfile: a run that is submitted over the network does not bring a Dockerfile along: build it, and"
+            " name the image (sandbox.image), or submit the run on the machine itself"
+        )
     if packed := packed_models(spec):
         place = "fan_out" if spec.fan_out else "agent.merge.resolver"
         raise BadInput(

@@ -21,6 +21,22 @@ AUTO = "auto"
 ProviderName = Annotated[str, Field(min_length=1, max_length=100)]
 
 
+class TaskDockerfile(Strict):
+    """A Dockerfile beside the task file, to be built where the sandbox is made."""
+
+    path: str = Field(min_length=1)
+    """Inside the task file's folder."""
+    context: str | None = None
+    """The folder that `COPY` takes from, inside the task file's folder. Default: the Dockerfile's own."""
+    network: Literal["none", "public"] | None = None
+    """What `RUN` may reach. Default: what the sandbox may."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_its_path_alone(cls, value: Any) -> Any:
+        return {"path": value} if isinstance(value, str) else value
+
+
 class TaskSandbox(Strict):
     """The sandbox that a task asks for.
 
@@ -35,6 +51,8 @@ class TaskSandbox(Strict):
     weaker_isolation: Literal["refuse", "allow"] = "refuse"
     """Whether what takes the place of the first of several providers may separate less than that one."""
     image: str | None = None
+    dockerfile: TaskDockerfile | None = None
+    """Instead of an image."""
     system: Literal["read-only", "overlay"] = "read-only"
     workdir: SandboxPath = "/workspace"
     env: Variables = Field(default_factory=dict)
@@ -73,6 +91,12 @@ class TaskSandbox(Strict):
     def _one_of_the_two(self) -> TaskSandbox:
         if (self.provider is None) == (self.providers is None):
             raise ValueError("give one of 'provider' (a name, or auto) and 'providers' (a list, the preferred one first)")
+        return self
+
+    @model_validator(mode="after")
+    def _one_image(self) -> TaskSandbox:
+        if self.image is not None and self.dockerfile is not None:
+            raise ValueError("give one of 'image' and 'dockerfile'")
         return self
 
     @property

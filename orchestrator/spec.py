@@ -21,6 +21,7 @@ from orchestrator.permissions import below
 from orchestrator.sandboxspec import TaskSandbox
 from orchestrator.yamlfile import Document, read_yaml
 from sandboxes.providers.base import Duration, Mount, SandboxSpec, Strict
+from sandboxes.providers.dockerfile import Dockerfile
 
 DEFAULT_TIMEOUT = 1800.0
 """Seconds."""
@@ -207,9 +208,11 @@ class RunSpec(Strict):
         """Whether a patch is to be made."""
         return self.outputs.patch if self.outputs.patch is not None else self.inputs is not None
 
-    def sandbox_spec(self) -> SandboxSpec:
-        """What the provider is asked for."""
-        fields = self.sandbox.model_dump(include=set(SandboxSpec.model_fields), exclude={"lifetime"})
+    def sandbox_spec(self, frozen: Path | None = None) -> SandboxSpec:
+        """What the provider is asked for. `frozen`: the archive of its Dockerfile, when it has one."""
+        fields = self.sandbox.model_dump(include=set(SandboxSpec.model_fields), exclude={"lifetime", "dockerfile"})
+        if (asked := self.sandbox.dockerfile) is not None:
+            fields["dockerfile"] = Dockerfile(archive=str(frozen), network=asked.network)
         waits = self.agent is not None and self.agent.interrupt_on and self.agent.while_waiting != "snapshot"
         needed = self.timeout + LIFETIME_MARGIN + (self.agent.decide_within if self.agent and waits else 0.0)
         kept = self.sandbox.keep_for if self.sandbox.keep != "never" else 0.0

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,6 +24,9 @@ CopiedFolder = Annotated[
 ]
 Network = Annotated[str | None, typer.Option("--network", metavar="none|public", help="What it may reach; none by default.")]
 Image = Annotated[str | None, typer.Option("--image", metavar="IMAGE", help="For providers that have images.")]
+Dockerfile = Annotated[
+    Path | None, typer.Option("--dockerfile", metavar="FILE", help="Instead of an image: build it; its folder is the context.")
+]
 
 
 def exec(
@@ -31,6 +35,7 @@ def exec(
     provider: Provider = None,
     network: Network = None,
     image: Image = None,
+    dockerfile: Dockerfile = None,
     env: Env = None,
     timeout: Timeout = None,
 ) -> int:
@@ -42,7 +47,10 @@ def exec(
     from orchestrator.cli.door import open_service, submit, watch
     from orchestrator.cli.passthrough import PassThrough
 
-    order = _order(command, path, provider, network, image, variables(env), timeout)
+    sandbox = {"provider": provider, "network": network, "image": image, "env": variables(env) or None}
+    if dockerfile is not None:
+        sandbox["dockerfile"] = str(dockerfile)
+    order = _order(command, path, sandbox, timeout)
     with open_service() as service:
         run = submit(service, order)
         view = PassThrough()
@@ -54,19 +62,10 @@ def exec(
     return _exit_code(outcome)
 
 
-def _order(
-    command: list[str],
-    path: Path | None,
-    provider: str | None,
-    network: str | None,
-    image: str | None,
-    env: dict[str, str],
-    timeout: str | None,
-) -> Order:
+def _order(command: list[str], path: Path | None, sandbox: Mapping[str, Any], timeout: str | None) -> Order:
     from orchestrator.cli.door import Order
     from orchestrator.cli.overrides import seconds, validated
 
-    sandbox = {"provider": provider, "network": network, "image": image, "env": env or None}
     data = {
         "name": "exec",
         "command": shlex.join(command),
@@ -76,7 +75,7 @@ def _order(
         "timeout": seconds("--timeout", timeout) if timeout else None,
     }
     spec = validated({key: value for key, value in data.items() if value is not None}, "command line")
-    return Order(spec, Path.cwd(), named=["inputs"])
+    return Order(spec, Path.cwd(), named=["inputs", "dockerfile"])
 
 
 def _exit_code(outcome: Outcome) -> int:

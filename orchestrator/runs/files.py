@@ -1,13 +1,14 @@
 """A run's folder: what was frozen for it when it was submitted, and its secrets while it lives.
 
     runs/<id>/input.tar        the workspace at the start, when there are inputs
+              image.tar        the Dockerfile of its sandbox and what that copies, when it has one
               input.json       what the inputs were
               model.yaml       the script or cassette of the model, when it has one
               models.tar       those of the models of its children
               secrets.sealed   (0600) values of secrets and the model's key, sealed; removed when the run has ended
               artifacts/       of runs of the first version; all others' are in the `ArtifactStore`
 
-Where several machines share the place of the artifacts, the first five lie there (`runs/frozen.py`), and the folder is only as
+Where several machines share the place of the artifacts, the first six lie there (`runs/frozen.py`), and the folder is only as
 old as the run's worker.
 """
 
@@ -23,10 +24,11 @@ from orchestrator.runs.models import Artifact
 from orchestrator.vault import Vault
 
 INPUT_TAR = "input.tar"
+IMAGE_TAR = "image.tar"
 MODEL_FILE = "model.yaml"
 MODELS_FILE = "models.tar"
 SECRETS_FILE = "secrets.sealed"
-INPUT_FILES = (INPUT_TAR, "input.json", MODEL_FILE, MODELS_FILE)
+INPUT_FILES = (INPUT_TAR, "input.json", IMAGE_TAR, MODEL_FILE, MODELS_FILE)
 """What a run begins with."""
 FROZEN_FILES = (*INPUT_FILES, SECRETS_FILE)
 """What a worker needs of the folder."""
@@ -68,6 +70,11 @@ class RunFolder:
     def input_tar(self) -> Path:
         """The frozen inputs."""
         return self.path / INPUT_TAR
+
+    @property
+    def image_tar(self) -> Path:
+        """The frozen Dockerfile, with its context."""
+        return self.path / IMAGE_TAR
 
     @property
     def model_file(self) -> Path:

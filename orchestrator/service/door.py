@@ -53,7 +53,7 @@ LIVENESS_POLL = 2.0
 WORKER_GRACE = 20.0
 """Seconds without a heartbeat after which a run's worker counts as dead to those who follow it."""
 
-Named = Literal["inputs", "model"]
+Named = Literal["inputs", "model", "dockerfile"]
 
 
 class Service:

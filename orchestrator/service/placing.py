@@ -56,6 +56,8 @@ def copy_frozen(spec: RunSpec, source: RunFolder, target: RunFolder) -> None:
     from orchestrator.inputs import INPUT_RECORD  # it imports what packs archives
 
     wanted = [source.input_tar, source.path / INPUT_RECORD] if spec.inputs else []
+    if spec.sandbox.dockerfile is not None:
+        wanted.append(source.image_tar)
     if spec.agent and file_of(spec.agent.model):
         wanted.append(source.model_file)
     if packed_models(spec):

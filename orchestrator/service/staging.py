@@ -27,9 +27,9 @@ class Staging:
 
         What was refused once is refused again, without another look at it.
         """
-        if spec.inputs is None and not spec.models:
+        if spec.inputs is None and not spec.models and spec.sandbox.dockerfile is None:
             return
-        key = repr((spec.inputs, spec.agent and spec.agent.model, spec.side_models))
+        key = repr((spec.inputs, spec.sandbox.dockerfile, spec.agent and spec.agent.model, spec.side_models))
         if key not in self._known:
             self._known[key] = self._frozen(spec, base_dir, named)
         found = self._known[key]

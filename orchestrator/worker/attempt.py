@@ -50,7 +50,7 @@ class Attempt:
         begun = work.run.sandbox is not None or work.run.sandbox_ready or work.run.snapshot is not None
         resumes = self._number == work.run.attempt and begun
         work.recorder.emit("run.started", {"attempt": self._number, "worker": work.lease.worker, "resumed": resumes})
-        await bring_files(work.frozen, work.run.id, work.spec, work.folder)
+        await bring_files(work.frozen, work.run.id, work.spec, work.folder, forked=work.origin is not None)
         sandbox = await self.lodging.enter(forked=resumes and await asyncio.to_thread(self._has_forks))
         failure = await self._pursue(sandbox)
         await self._collector.collect(sandbox)

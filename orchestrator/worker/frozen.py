@@ -28,14 +28,18 @@ async def bring_secrets(frozen: FrozenFiles, run_id: str, spec: RunSpec, folder:
     return secrets
 
 
-async def bring_files(frozen: FrozenFiles, run_id: str, spec: RunSpec, folder: RunFolder) -> None:
-    """Have the inputs and the models' files of a run in its folder. It may take long, and can be cancelled.
+async def bring_files(frozen: FrozenFiles, run_id: str, spec: RunSpec, folder: RunFolder, *, forked: bool) -> None:
+    """Have the inputs, the Dockerfile and the models' files of a run in its folder. It may take long, and can be cancelled.
+
+    Who is `forked` from another run's sandbox has no Dockerfile of its own.
 
     Raises `InfrastructureError` when they are not to be had here.
     """
     await _bring(frozen.fetch(run_id, folder, names=INPUT_FILES))
     if spec.inputs is not None and not folder.input_tar.exists():
         raise InfrastructureError(f"the run's inputs are not in {folder.path}; {_ADVICE}")
+    if spec.sandbox.dockerfile is not None and not forked and not folder.image_tar.exists():
+        raise InfrastructureError(f"the Dockerfile of the run's sandbox is not in {folder.path}; {_ADVICE}")
 
 
 async def _bring(steps: Iterator[None]) -> None:

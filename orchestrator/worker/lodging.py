@@ -180,7 +180,7 @@ class Lodging:
     async def spec(self) -> SandboxSpec:
         """What is asked for, with the environment: the sandbox, and what is made like it."""
         work, inputs = self._work, await self._placed_inputs()
-        spec = work.spec.sandbox_spec()
+        spec = work.spec.sandbox_spec(work.folder.image_tar)
         return spec.model_copy(update={"env": {**spec.env, **work.secrets.env}, "mounts": inputs.mounts})
 
     async def labels(self) -> dict[str, str]:

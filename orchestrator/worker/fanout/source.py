@@ -46,10 +46,16 @@ class Source:
 
     async def create(self, spec: SandboxSpec, labels: Mapping[str, str]) -> SandboxHandle:
         """A sandbox with the files. Raises an error of the `sandboxes` package; nothing is left of it then."""
-        wanted = _Wanted(spec, labels, asyncio.get_running_loop().create_future())
+        wanted = _Wanted(self._of_same_image(spec), labels, asyncio.get_running_loop().create_future())
         self._waiting.append(wanted)
         self._serve_more()
         return await wanted.made
+
+    def _of_same_image(self, spec: SandboxSpec) -> SandboxSpec:
+        """A Dockerfile was built for the sandbox that is copied: what its handle tells of the image is enough for a copy."""
+        if spec.dockerfile is None:
+            return spec
+        return spec.model_copy(update={"dockerfile": None, "image": self._lodging.handle.told_spec.image})
 
     async def go_on(self, children: Sequence[str] = ()) -> None:
         """Let the run's sandbox go on, when nothing is left that was made from it: what these children left is destroyed.

@@ -18,6 +18,7 @@ check: $(VENV)/dev
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/chart.py --check
 	$(BIN)/python scripts/pins.py --check
+	$(BIN)/python scripts/capabilities.py --check
 
 test: $(VENV)/dev
 	PYTHON=$(CURDIR)/$(BIN)/python sh scripts/prepare-tests.sh

@@ -304,6 +304,9 @@ class SandboxProvider(ABC):
     """What separates its sandboxes from the machine. None of the `Capabilities`, because it has to be known while the platform
     is away: what takes its place may not be weaker."""
 
+    declared: Capabilities = Capabilities()
+    """What can be done where the platform lacks nothing, for documentation. What holds here and now: `capabilities`."""
+
     @abstractmethod
     async def capabilities(self) -> Capabilities:
         """What can be done here, now. Raises `ProviderUnavailable` when the platform is not there."""

@@ -59,6 +59,20 @@ class DaytonaProvider(SandboxProvider):
 
     name = records.NAME
     isolation = "machine"
+    declared = Capabilities(
+        networks=frozenset({"none", "public", "allowlist"}),
+        images=True,
+        dockerfile=True,
+        writable_system=True,
+        cpu=True,
+        memory="sandbox",
+        pids=True,
+        disk=True,
+        whole=True,
+        idle_timeout=True,
+        fork_scopes=frozenset({"workspace", "filesystem"}),
+        notes=_NOTES,
+    )
 
     def __init__(
         self,
@@ -74,20 +88,7 @@ class DaytonaProvider(SandboxProvider):
     async def capabilities(self) -> Capabilities:
         """See `SandboxProvider`. What the platform documents; it cannot be asked."""
         await self._account.there(self._account.connected())
-        return Capabilities(
-            networks=frozenset({"none", "public", "allowlist"}),
-            images=True,
-            dockerfile=True,
-            writable_system=True,
-            cpu=True,
-            memory="sandbox",
-            pids=True,
-            disk=True,
-            whole=True,
-            idle_timeout=True,
-            fork_scopes=frozenset({"workspace", "filesystem"}),
-            notes=_NOTES,
-        )
+        return self.declared
 
     async def check(self, spec: SandboxSpec) -> None:
         """See `SandboxProvider`."""

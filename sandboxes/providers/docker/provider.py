@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from sandboxes.errors import SandboxError, SandboxGone, SandboxNotFound, Unsupported
@@ -53,6 +54,24 @@ class DockerProvider(SandboxProvider):
 
     name = layout.PROVIDER
     isolation = "container"
+    declared = Capabilities(
+        networks=frozenset({"none", "public"}),
+        images=True,
+        dockerfile=True,
+        writable_system=True,
+        user=True,
+        cpu=True,
+        memory="sandbox",
+        pids=True,
+        disk=True,
+        mounts=True,
+        idle_timeout=True,
+        runtime=True,
+        pause=True,
+        fork_scopes=frozenset({"workspace", "filesystem"}),
+        native_fork=True,
+        fork_pauses=True,
+    )
 
     def __init__(
         self, default_image: str = DEFAULT_IMAGE, *, pull: images.Pull = "missing", base_url: str | None = None
@@ -70,21 +89,12 @@ class DockerProvider(SandboxProvider):
         limits = {"cpu": "CpuCfsQuota", "pids": "PidsLimit"}
         lacking = [name for name, key in {**limits, "memory": "MemoryLimit"}.items() if not _can(info, key)]
         notes = [f"The engine's kernel cannot limit: {', '.join(lacking)}."] if lacking else []
-        return Capabilities(
-            networks=frozenset({"none", "public"}),
-            images=True,
-            dockerfile=True,
-            writable_system=True,
-            user=True,
+        return replace(
+            self.declared,
             cpu="cpu" not in lacking,
             memory="no" if "memory" in lacking else "sandbox",
             pids="pids" not in lacking,
-            disk=True,
-            mounts=True,
-            idle_timeout=True,
             runtime=bool(_runtimes(info)),
-            pause=True,
-            fork_scopes=frozenset({"workspace", "filesystem"}),
             native_fork=self._stacks(info),
             fork_pauses=self._stacks(info),
             notes=(*notes, _NO_ALLOWLIST),

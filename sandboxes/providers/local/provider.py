@@ -14,9 +14,10 @@ import json
 import os
 import socket
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from sandboxes.errors import ProviderUnavailable, SandboxError, SandboxGone, SandboxNotFound, Unsupported
 from sandboxes.providers import copying, standing
@@ -51,12 +52,30 @@ LOWERS_CAP = 3000
 """Bytes of the paths of layers that one sandbox stands on; the kernel takes a page for all options of a mount."""
 _SOCKET = "toolbox.sock"
 
+_NO_GROUPS: Final = "Without writable control groups (run as root, or delegate them) a memory limit holds for each process."
+
 
 class LocalProvider(SandboxProvider):
     """Sandboxes below `home`, a folder of this user's; those of root are below `ROOTS_PLACE`."""
 
     name = "local"
     isolation = "process"
+    declared = Capabilities(
+        networks=frozenset({"none", "public"}),
+        rootfs=True,
+        writable_system=True,
+        user=True,
+        cpu=True,
+        memory="sandbox",
+        pids=True,
+        disk=True,
+        mounts=True,
+        idle_timeout=True,
+        pause=True,
+        fork_scopes=frozenset({"workspace", "filesystem"}),
+        native_fork=True,
+        fork_pauses=True,
+    )
 
     def __init__(self, home: Path) -> None:
         if os.geteuid() == 0:
@@ -81,25 +100,9 @@ class LocalProvider(SandboxProvider):
                 "in them (Linux 5.11 or later; sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces > 0, "
                 "kernel.apparmor_restrict_unprivileged_userns=0 where these exist)"
             )
-        whole = cgroups.usable()
-        note = "Without writable control groups (run as root, or delegate them) a memory limit holds for each process alone."
-        return Capabilities(
-            networks=frozenset({"none", "public"}),
-            rootfs=True,
-            writable_system=True,
-            user=True,
-            cpu=whole,
-            memory="sandbox" if whole else "process",
-            pids=True,
-            disk=True,
-            mounts=True,
-            idle_timeout=True,
-            pause=True,
-            fork_scopes=frozenset({"workspace", "filesystem"}),
-            native_fork=True,
-            fork_pauses=True,
-            notes=() if whole else (note,),
-        )
+        if cgroups.usable():
+            return self.declared
+        return replace(self.declared, cpu=False, memory="process", notes=(_NO_GROUPS,))
 
     async def create(
         self, spec: SandboxSpec, labels: Mapping[str, str] | None = None, *, from_snapshot: SnapshotHandle | None = None

@@ -63,6 +63,19 @@ class ModalProvider(SandboxProvider):
 
     name = making.PROVIDER
     isolation = "machine"
+    declared = Capabilities(
+        networks=frozenset({"none", "public", "allowlist"}),
+        images=True,
+        dockerfile=True,
+        writable_system=True,
+        user=True,
+        cpu=True,
+        memory="sandbox",
+        pids=True,
+        idle_timeout=True,
+        fork_scopes=frozenset({"workspace", "filesystem"}),
+        notes=_NOTES,
+    )
 
     def __init__(self, default_image: str = DEFAULT_IMAGE, *, app: str = DEFAULT_APP) -> None:
         self._default_image = default_image
@@ -73,19 +86,7 @@ class ModalProvider(SandboxProvider):
     async def capabilities(self) -> Capabilities:
         """See `SandboxProvider`."""
         await self._platform.app()
-        return Capabilities(
-            networks=frozenset({"none", "public", "allowlist"}),
-            images=True,
-            dockerfile=True,
-            writable_system=True,
-            user=True,
-            cpu=True,
-            memory="sandbox",
-            pids=True,
-            idle_timeout=True,
-            fork_scopes=frozenset({"workspace", "filesystem"}),
-            notes=_NOTES,
-        )
+        return self.declared
 
     async def check(self, spec: SandboxSpec) -> None:
         """See `SandboxProvider`."""

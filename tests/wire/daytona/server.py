@@ -47,7 +47,8 @@ def application(world: World, key: str, tally: Tally) -> Any:
         await world.close()
 
     app = FastAPI(lifespan=lifespan, openapi_url=None)
-    for routes in (api.routes, storage.routes, toolbox.routes, toolbox.terminals, sessions.routes, sessions.followed):
+    known = (api.routes, storage.routes, toolbox.routes, toolbox.terminals, sessions.routes, sessions.followed)
+    for routes in (*known, toolbox.unspoken):
         app.include_router(routes(world, key))
 
     @app.exception_handler(Refused)

@@ -100,9 +100,36 @@ def routes(world: World, key: str) -> APIRouter:
     async def folder(id_: str, path: str, mode: str) -> None:
         await _ask(started_box(world, id_), "folder", path=path, mode=mode)
 
+    @toolbox.post("/files/move")
+    async def move(id_: str, source: str, destination: str) -> None:
+        box = started_box(world, id_)
+        try:
+            ends = {"source": _absolute(box, source), "destination": _absolute(box, destination)}
+            await asyncio.to_thread(lambda: box.jail.told("move", **ends))
+        except OSError as exc:
+            raise failed(exc, source) from exc
+
+    @toolbox.post("/files/permissions")
+    async def permit(id_: str, path: str, mode: str = "", owner: str = "", group: str = "") -> None:
+        if owner or group or not mode:
+            raise Refused(501, "this server changes the mode of a file, and nothing else", source=DAEMON)
+        await _ask(started_box(world, id_), "permit", path=path, mode=mode)
+
     @toolbox.delete("/files", status_code=204)
     async def remove(id_: str, path: str, recursive: bool = False) -> None:
         await _ask(started_box(world, id_), "remove", path=path, recursive=recursive)
+
+    return toolbox
+
+
+def unspoken(world: World, key: str) -> APIRouter:
+    """All other routes: what is not spoken here must not look like a file that is not there."""
+    toolbox = APIRouter(prefix="/toolbox/{id_}", dependencies=[Depends(authorized(world.faults, key))])
+
+    @toolbox.api_route("/{rest:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
+    async def refuse(id_: str, rest: str, request: Request) -> None:
+        started_box(world, id_)
+        raise Refused(501, f"this server does not speak {request.method} /{rest}", source=DAEMON)
 
     return toolbox
 

@@ -10,6 +10,7 @@ from daytona import (
     AsyncDaytona,
     CreateSandboxFromSnapshotParams,
     DaytonaConfig,
+    DaytonaError,
     DaytonaNotFoundError,
     DaytonaUnprocessableEntityError,
     FileUpload,
@@ -91,6 +92,33 @@ async def test_files_are_kept_and_missing_ones_told(box):
     assert (await box.process.exec("stat -c %s /tmp/b")).result == "0\n"
     with pytest.raises(DaytonaFileNotFoundError):
         await box.fs.get_file_info("/tmp/no")
+
+
+async def test_files_are_moved_and_given_another_mode(box):
+    await box.fs.upload_file(b"#!/bin/sh\necho ran\n", "/tmp/tool")
+    await box.fs.move_files("/tmp/tool", "/tmp/moved")
+    await box.fs.set_file_permissions("/tmp/moved", mode="755")
+    assert (await box.process.exec("/tmp/moved; ls /tmp/tool")).result.startswith("ran\n")
+    assert [one.name for one in await box.fs.list_files("/tmp") if one.permissions == "0755"] == ["moved"]
+    with pytest.raises(DaytonaFileNotFoundError):
+        await box.fs.move_files("/tmp/no", "/tmp/where")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda box: box.fs.find_files("/tmp", "x"),
+        lambda box: box.fs.search_files("/tmp", "*.py"),
+        lambda box: box.fs.replace_in_files(["/tmp/x"], "a", "b"),
+        lambda box: box.fs.set_file_permissions("/tmp", owner="root"),
+        lambda box: box.git.status("/tmp"),
+    ],
+    ids=["find", "search", "replace", "owner", "git"],
+)
+async def test_what_it_does_not_speak_is_refused_and_is_no_missing_file(box, asked):
+    with pytest.raises(DaytonaError, match="this server") as told:
+        await asked(box)
+    assert told.value.status_code == 501
 
 
 async def test_a_message_over_64_kib_ends_a_terminals_connection(box):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import ipaddress
 import subprocess
 import sys
+import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +20,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from tests.acceptance.conftest import TEST_IMAGE, Fanfold
+from sandboxes.providers.base import SandboxSpec
+from sandboxes.providers.docker import DockerProvider
+from tests.acceptance.conftest import TEST_IMAGE, Fanfold, until
 
 pytestmark = pytest.mark.docker
 
@@ -100,3 +105,24 @@ def test_an_engine_of_another_authority_is_not_believed(fanfold: Fanfold, tmp_pa
         assert done.returncode == 3
         assert "CERTIFICATE_VERIFY_FAILED" in done.stderr
         fanfold.stop()
+
+
+async def test_no_connection_of_a_provider_over_tls_is_left_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authority = Authority()
+    with served(authority.write("engine", tmp_path / "server")) as address, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always", ResourceWarning)
+        for key, value in over_tls(address, authority.write("client", tmp_path / "client")).items():
+            monkeypatch.setenv(key, value)
+        await one_command_in_a_sandbox()
+        until(lambda: "fanfold-docker-pump" not in {one.name for one in threading.enumerate()}, "the streams have ended")
+        gc.collect()
+    assert [str(one.message) for one in warned if one.category is ResourceWarning] == []
+
+
+async def one_command_in_a_sandbox() -> None:
+    provider = DockerProvider(TEST_IMAGE, pull="never")
+    handle = await provider.create(SandboxSpec())
+    async with await provider.attach(handle) as sandbox:
+        assert (await sandbox.aexecute("echo hi")).output == "hi\n"
+    await provider.destroy(handle)
+    await provider.aclose()

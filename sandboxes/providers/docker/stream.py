@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import socket
 import ssl
 import threading
@@ -147,6 +148,7 @@ class BlockingStream(Protocol):
 def pumped(stream: BlockingStream) -> socket.socket:
     """A plain socket whose other end two threads connect to `stream`."""
     ours, theirs = socket.socketpair()
+    ended = itertools.count(1)
 
     def pump(source: BlockingStream, sink: BlockingStream) -> None:
         with contextlib.suppress(OSError, ValueError):
@@ -158,6 +160,9 @@ def pumped(stream: BlockingStream) -> socket.socket:
                 if isinstance(end, socket.socket):
                     end.shutdown(socket.SHUT_RDWR)
                 end.close()
+        # Under TLS the response holds the connection, too; the other thread may still be about to read from it.
+        if next(ended) == 2 and (response := getattr(stream, "_response", None)) is not None:
+            response.close()
 
     for source, sink in ((stream, theirs), (theirs, stream)):
         threading.Thread(target=pump, args=(source, sink), name="fanfold-docker-pump", daemon=True).start()

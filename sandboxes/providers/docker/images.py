@@ -10,7 +10,7 @@ import secrets
 import stat
 import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -54,8 +54,17 @@ def find(api: APIClient, name: str, pull: Pull) -> Image:
         _pull(api, name)
         found = inspect(api, name)
     told = found.get("Config") or {}
-    unset = json.loads((told.get("Labels") or {}).get(layout.UNSET_LABEL, "[]"))
+    labels = told.get("Labels") or {}
+    if not name.startswith(f"{layout.FORK_IMAGES}:"):
+        _check_labels(name, labels)
+    unset = json.loads(labels.get(layout.UNSET_LABEL, "[]"))
     return Image(str(found["Id"]), str(told.get("User") or ""), tuple(unset))
+
+
+def _check_labels(name: str, labels: Mapping[str, str]) -> None:
+    """A container has the labels of its image: a stranger's image must not say for us what its sandbox is."""
+    if own := sorted(key for key in labels if key.startswith(layout.OWN_LABELS) and key != layout.BUILT_LABEL):
+        raise errors.InvalidSpec(f"image {name!r} has labels that are Fanfold's own ({', '.join(own)[:200]}): build it without")
 
 
 def inspect(api: APIClient, name: str) -> dict[str, Any]:

@@ -27,6 +27,8 @@ LAYER: Final = f"{OWN}/layer"
 """Of a sandbox that stands on others: what it has written to its working directory (`upper`), to be looked at."""
 HOME: Final = "/home/sandbox"
 
+OWN_LABELS: Final = "fanfold."
+"""How all labels begin that mean something to us."""
 SANDBOX_LABEL: Final = "fanfold.sandbox"
 PORTER_LABEL: Final = "fanfold.porter"
 TOOLBOX_LABEL: Final = "fanfold.toolbox"

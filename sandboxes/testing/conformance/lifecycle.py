@@ -21,6 +21,7 @@ from sandboxes.testing.conformance.base import ANSWER_DEADLINE, Checks, Made, Ma
 
 ASKED: dict[str, dict[str, object]] = {
     "image": {"image": "fanfold.invalid/no/such:image"},
+    "dockerfile": {"image": None, "dockerfile": {"path": "/fanfold/no/such/Dockerfile"}},
     "rootfs": {"rootfs": "/fanfold/no/such/rootfs"},
     "system: overlay": {"system": "overlay"},
     "user": {"user": "12345:12345"},

@@ -6,7 +6,7 @@ import uuid
 import docker
 import pytest
 
-from sandboxes.errors import ImageBuildFailed, ImageNotFound, SandboxNotFound
+from sandboxes.errors import ImageBuildFailed, ImageNotFound, InvalidSpec, SandboxNotFound
 from sandboxes.providers.base import SandboxSpec
 from sandboxes.providers.docker import DockerProvider, building, layout
 from sandboxes.providers.dockerfile import Dockerfile
@@ -106,6 +106,12 @@ async def test_an_image_that_it_stands_on_is_not_fetched_by_who_does_not_pull(pr
         await provider.create(SandboxSpec(dockerfile=Dockerfile(path=str(tmp_path / "Dockerfile"))))
 
 
+@pytest.mark.parametrize("label", ["fanfold.porter=x", "fanfold.unset=nonsense", "fanfold.label.test=forged"])
+async def test_an_image_that_says_what_only_we_may_say_is_refused(provider, spec, label):
+    with pytest.raises(InvalidSpec, match="labels that are Fanfold's own"):
+        await provider.create(spec(f"LABEL {label}"), provider.labels)
+
+
 async def test_children_are_of_the_same_image_and_need_no_dockerfile(provider, spec):
     parent, _ = await said(provider, spec("COPY file /f"), "echo work > w")
     children = await provider.fork(parent, 1, labels=provider.labels)
@@ -113,7 +119,7 @@ async def test_children_are_of_the_same_image_and_need_no_dockerfile(provider, s
     for child in children:
         async with await provider.attach(child) as sandbox:
             assert (await sandbox.aexecute("cat w /f")).output == f"work\n{spec.content}"
-        assert child.data["layers" if "layers" in child.data else "spec"]["image"] == parent.spec.image
+        assert child.spec.image == parent.spec.image
 
 
 async def test_images_that_nobody_asks_for_go_after_a_while_and_those_in_use_stay(provider, spec, api, monkeypatch):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.controller import reap
 from orchestrator.controller.loop import Loop
 from orchestrator.controller.reap import Reaper
 from orchestrator.runs.controlling import ControlRecord
@@ -137,6 +138,27 @@ async def test_a_provider_that_does_not_filter_costs_nobody_a_sandbox(record: Co
     foreign = Stubborn(home, [handle({}), handle(sandbox_labels("fedcba9876543210", "run-gone", 1))])
     await Reaper(record, lambda: foreign).round()
     assert foreign.destroyed == []
+
+
+class Sweeping(LocalProvider):
+    """Counts how often it was swept."""
+
+    sweeps = 0
+
+    async def sweep(self) -> None:
+        self.sweeps += 1
+
+
+@pytest.mark.parametrize(("every", "sweeps"), [(reap.SWEEP_EVERY, 1), (0.0, 3)])
+async def test_what_is_no_sandbox_is_swept_at_first_and_then_now_and_then(
+    record: ControlRecord, home: Path, monkeypatch: pytest.MonkeyPatch, every: float, sweeps: int
+) -> None:
+    monkeypatch.setattr(reap, "SWEEP_EVERY", every)
+    provider = Sweeping(home)
+    reaper = Reaper(record, lambda: provider)
+    for _ in range(3):
+        await reaper.round()
+    assert provider.sweeps == sweeps
 
 
 def test_a_provider_that_cannot_be_reached_is_told_once_and_tried_again(

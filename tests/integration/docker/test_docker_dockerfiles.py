@@ -91,7 +91,7 @@ async def test_run_has_the_network_of_the_sandbox_or_what_the_dockerfile_was_giv
 
 
 async def test_a_build_that_fails_tells_its_last_lines_and_leaves_no_image_of_that_name(provider, spec, api):
-    asked = spec("COPY file /f", r"RUN echo begun; printf '\033[31mred\033[0m\n'; ls /nowhere")
+    asked = spec("COPY file /f", r"RUN exec 2>&1; echo begun; printf '\033[31mred\033[0m\n'; ls /nowhere")
     with pytest.raises(
         ImageBuildFailed, match=r"(?s)cannot build the Dockerfile.*returned a non-zero code.*begun\nred\n.*/nowhere"
     ) as told:

@@ -1,4 +1,7 @@
-"""Sessions of the toolbox: shells that stay, whose commands come one after the other and are logged to files."""
+"""Sessions of the toolbox: shells that stay, whose commands come one after the other and are logged to files.
+
+A command that ends its shell (`exit 3`) has the exit code 137 here; on the platform it never gets one.
+"""
 
 from __future__ import annotations
 

@@ -12,6 +12,8 @@ from typing import Final
 from sandboxes.errors import InvalidSpec
 
 LINES_CAP: Final = 1000
+PARTS_CAP: Final = 50
+"""Parts of a line between slashes: how long a match may take, and how deep it goes."""
 ANY: Final = "**"
 """As a part of a pattern: any number of folders, none included."""
 
@@ -45,6 +47,8 @@ def _parts(line: str) -> tuple[Fits | None, ...]:
             found += [] if found[-1:] == [None] else [None]
         elif part not in ("", "."):
             found.append(re.compile(fnmatch.translate(_ESCAPED.sub(r"[\1]", part).replace("[^", "[!"))).match)
+    if len(found) > PARTS_CAP:
+        raise InvalidSpec(f"dockerfile: a line of the .dockerignore has more than {PARTS_CAP} parts: {line[:80]}")
     return tuple(found)
 
 

@@ -34,7 +34,8 @@ def run_controller(settings: Settings, telemetry: Telemetry, submit: Submit) -> 
     with _signals() as told_to_stop:
         broker = Broker(settings)
         engine = open_database(settings.database, settings.home / "database.lock")
-        telemetry.metrics.add(RecordCollector(lambda: engine))
+        policy = load_policy(settings.policy)
+        telemetry.metrics.add(RecordCollector(lambda: engine, lambda: policy))
         app = make_app(broker.url)
         name = f"{socket.gethostname()[:100]}:{os.getpid()}:{secrets.token_hex(3)}"
         controller = Controller(
@@ -42,7 +43,7 @@ def run_controller(settings: Settings, telemetry: Telemetry, submit: Submit) -> 
             app,
             name=name,
             home=settings.home,
-            policy=load_policy(settings.policy),
+            policy=policy,
             ensure_broker=broker.ensure,
             metrics=telemetry.metrics,
             errands=Errands(settings, submit),

@@ -93,7 +93,7 @@ class Installation:
     def metrics(self) -> Metrics:
         """What this process counts, and what the record does."""
         found = Metrics()
-        found.add(RecordCollector(lambda: self.engine))
+        found.add(RecordCollector(lambda: self.engine, lambda: self.policy))
         return found
 
     def folder(self, run_id: str) -> RunFolder:

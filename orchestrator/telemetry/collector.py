@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
-from sqlalchemy import Engine, Select, func, select
+from sqlalchemy import ColumnElement, Engine, Select, Subquery, and_, case, func, literal, select
 
 from orchestrator.errors import InfrastructureError
+from orchestrator.policy import Policy, Route
+from orchestrator.queue import QUEUE
 from orchestrator.runs import tables as t
 from orchestrator.runs.database import Database, now
 from orchestrator.runs.models import RunStatus
@@ -26,7 +28,7 @@ MAX_COUNTED = 100_000
 MAX_RUNS = 20_000
 """Runs whose usage is added up: the newest ones of the day."""
 MAX_TENANTS = 500
-"""Tenants that are told of: those with the most."""
+"""Tenants that are told of, each with its queues, models or providers: those with the most."""
 WINDOW = timedelta(hours=24)
 """How far back usage is added up."""
 
@@ -47,9 +49,12 @@ def render(installation: Observed) -> bytes:
 class RecordCollector(Collector):
     """Reads the record each time it is collected. When that fails `fanfold_record_up` is 0, and nothing else is told."""
 
-    def __init__(self, open_engine: Callable[[], Engine], clock: Callable[[], datetime] = now) -> None:
-        """`open_engine` is called when somebody collects, and not before."""
+    def __init__(
+        self, open_engine: Callable[[], Engine], policy: Callable[[], Policy] = Policy, clock: Callable[[], datetime] = now
+    ) -> None:
+        """`open_engine` is called when somebody collects, and not before; so is `policy`, which says who is in which queue."""
         self._open_engine = open_engine
+        self._policy = policy
         self._clock = clock
 
     def describe(self) -> list[Metric]:
@@ -59,7 +64,7 @@ class RecordCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """The metrics of this moment."""
         try:
-            found = list(_Counts(self._open_engine(), self._clock).all())
+            found = list(_Counts(self._open_engine(), self._clock).all(self._policy()))
         except InfrastructureError as exc:
             logger.warning("metrics: %s", exc)
             found = []
@@ -70,29 +75,29 @@ class RecordCollector(Collector):
 class _Counts(Database):
     """The queries."""
 
-    def all(self) -> Iterator[Metric]:
+    def all(self, policy: Policy) -> Iterator[Metric]:
         """Every metric of the record."""
-        yield from self._queue()
+        yield from self._queues(_queue_of(policy.routes))
         yield self._runs()
         yield self._sandboxes()
         yield from self._workers()
         yield from self._usage()
+        yield self._sandbox_seconds()
 
-    def _queue(self) -> Iterator[Metric]:
-        depth = GaugeMetricFamily("fanfold_queued_runs", "Runs that wait for a worker.", labels=["tenant"])
-        age = GaugeMetricFamily(
-            "fanfold_queue_age_seconds", "How long the oldest of the runs that wait has waited.", labels=["tenant"]
-        )
+    def _queues(self, queue: ColumnElement[str]) -> Iterator[Metric]:
+        labels = ["tenant", "queue"]
+        depth = GaugeMetricFamily("fanfold_queued_runs", "Runs that wait for a worker.", labels=labels)
+        age = GaugeMetricFamily("fanfold_queue_age_seconds", "How long the oldest run that waits has waited.", labels=labels)
         c = t.runs.c
         pending = (c.status == RunStatus.PENDING.value, c.parent_id.is_(None))  # a child waits for its parent's worker
-        waiting = select(c.tenant, c.created_at).where(*pending).limit(MAX_COUNTED).subquery()
-        count = func.count().label("count")
-        query = select(waiting.c.tenant, count, func.min(waiting.c.created_at)).group_by(waiting.c.tenant)
+        waiting = select(c.tenant, queue.label("queue"), c.created_at).where(*pending).limit(MAX_COUNTED).subquery()
+        count, whose = func.count().label("count"), (waiting.c.tenant, waiting.c.queue)
+        query = select(*whose, count, func.min(waiting.c.created_at)).group_by(*whose)
         moment = self._now()
         with self._reading() as connection:
-            for tenant, number, oldest in connection.execute(query.order_by(count.desc()).limit(MAX_TENANTS)):
-                depth.add_metric([tenant], number)
-                age.add_metric([tenant], max(0.0, (moment - oldest).total_seconds()))
+            for tenant, name, number, oldest in connection.execute(query.order_by(count.desc()).limit(MAX_TENANTS)):
+                depth.add_metric([tenant, name], number)
+                age.add_metric([tenant, name], max(0.0, (moment - oldest).total_seconds()))
         yield depth
         yield age
 
@@ -139,10 +144,45 @@ class _Counts(Database):
         yield tokens
         yield cost
 
+    def _sandbox_seconds(self) -> Metric:
+        told = "Seconds of sandboxes of runs submitted within 24 hours."
+        found = GaugeMetricFamily("fanfold_day_sandbox_seconds", told, labels=["tenant", "provider"])
+        with self._reading() as connection:
+            for tenant, provider, taken in connection.execute(_sandboxes_since(self._now() - WINDOW)):
+                found.add_metric([tenant, provider], taken)
+        return found
+
+
+def _queue_of(routes: Sequence[Route]) -> ColumnElement[str]:
+    """The queue of a run, as `Policy.queue` says it."""
+    ways = [(and_(*_fits(route)), literal(route.queue)) for route in routes]
+    return case(*ways, else_=literal(QUEUE)) if ways else literal(QUEUE)
+
+
+def _fits(route: Route) -> Iterator[ColumnElement[bool]]:
+    c = t.runs.c
+    if route.provider is not None:
+        yield c.provider == route.provider
+    if route.label is not None:
+        key, _, value = route.label.partition("=")
+        yield c.labels[key].as_string() == value
+
+
+def _newest_since(moment: datetime) -> Subquery:
+    c = t.runs.c
+    return select(c.id, c.tenant).where(c.created_at > moment).order_by(c.created_at.desc()).limit(MAX_RUNS).subquery()
+
+
+def _sandboxes_since(moment: datetime) -> Select[Any]:
+    newest, a = _newest_since(moment), t.attempts.c
+    taken = func.sum(a.sandbox_seconds)
+    joined = select(newest.c.tenant, a.provider, taken).join_from(newest, t.attempts, newest.c.id == a.run_id)
+    known = joined.where(a.provider.is_not(None), a.sandbox_seconds.is_not(None))
+    return known.group_by(newest.c.tenant, a.provider).order_by(taken.desc()).limit(MAX_TENANTS)
+
 
 def _usage_since(moment: datetime) -> Select[Any]:
-    c, u = t.runs.c, t.usage.c
-    newest = select(c.id, c.tenant).where(c.created_at > moment).order_by(c.created_at.desc()).limit(MAX_RUNS).subquery()
+    newest, u = _newest_since(moment), t.usage.c
     sums = [
         func.sum(u.input_tokens).label("input"),
         func.sum(u.output_tokens).label("output"),

@@ -34,6 +34,7 @@ class Metrics:
         self._runs = self._histogram("run_duration", "Time from the first begin of a run to its end.", SPANS, "status")
         self._latency = self._histogram("run_start_latency", "Time from the submission of a run to its first begin.", SPANS)
         self._sandboxes = self._histogram("sandbox_start", "Time for making a sandbox.", MOMENTS, "provider")
+        self._failures = self._counter("sandbox_failures", "Sandboxes that were asked for and not given.", "provider")
         self._requests = self._histogram(
             "http_request_duration", "Time of requests until their answers began.", MOMENTS, "method", "route", "status"
         )
@@ -82,10 +83,14 @@ class Metrics:
 
     @contextmanager
     def sandbox_starting(self, provider: str) -> Iterator[None]:
-        """Around the making of a sandbox. One that fails does not count."""
-        began = perf_counter()
-        yield
-        self._sandboxes.labels(self._bounded("provider", provider)).observe(perf_counter() - began)
+        """Around the making of a sandbox. One that fails counts as that alone; one that is called off does not count."""
+        began, name = perf_counter(), self._bounded("provider", provider)
+        try:
+            yield
+        except Exception:
+            self._failures.labels(name).inc()
+            raise
+        self._sandboxes.labels(name).observe(perf_counter() - began)
 
     def sandbox_reaped(self, provider: str) -> None:
         """A sandbox without a run was destroyed."""

@@ -16,6 +16,7 @@ import yaml
 from orchestrator.runs.schema import open_database
 from orchestrator.telemetry.collector import RecordCollector
 from orchestrator.telemetry.metrics import Metrics
+from tests.chart.charts import CHART, render, values_of
 from tests.conftest import missing
 
 ROOT = Path(__file__).parents[2]
@@ -67,7 +68,7 @@ def test_each_alert_has_been_heard_and_says_what_to_do() -> None:
         fired = rf'exp_samples: \[\{{labels: .ALERTS\{{alertname="{rule["alert"]}"'
         assert re.search(fired, heard), f"no test hears {rule['alert']}"
         assert rule["labels"]["severity"] in ("critical", "warning")
-        assert set(rule["annotations"]) == {"summary", "description"}
+        assert set(rule["annotations"]) == {"summary", "description", "runbook"}
 
 
 def test_what_the_rules_ask_for_is_exported(tmp_path: Path) -> None:
@@ -81,6 +82,23 @@ def test_what_the_rules_ask_for_is_exported(tmp_path: Path) -> None:
         text = re.sub(r'"[^"]*"', '""', rule["expr"])
         assert set(re.findall(r"\bfanfold_\w+", text)) <= exported, rule
         assert set(re.findall(r"\bfanfold:\w+:\w+", text)) <= recorded, rule
+
+
+def test_keda_asks_for_the_queues_of_the_workers_that_it_scales() -> None:
+    scaled = {"type": "keda", "keda": {"serverAddress": "http://prometheus:9090"}}
+    workers = {"default": {}, "ml": {"queues": ["ml", "ml.large"]}, "own": {"queues": ["own"]}}
+    values = values_of(CHART / "ci" / "minimal.yaml") | {"workers": workers, "workerDefaults": {"autoscaling": scaled}}
+    values["workers"]["own"]["autoscaling"] = {"keda": {"query": "vector(1)"}}
+    asked = {
+        one["metadata"]["name"].rpartition("-")[2]: one["spec"]["triggers"][0]["metadata"]["query"]
+        for one in render(values).of("ScaledObject")
+    }
+    assert asked == {
+        "default": 'max(fanfold_queue_age_seconds{queue=~"fanfold"})',
+        "ml": 'max(fanfold_queue_age_seconds{queue=~"ml|ml\\\\.large"})',
+        "own": "vector(1)",
+    }
+    assert "queue" in documented()["fanfold_queue_age_seconds"]
 
 
 def _names(name: str, kind: str) -> set[str]:

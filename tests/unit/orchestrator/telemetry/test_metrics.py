@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import urllib.request
 from pathlib import Path
@@ -55,11 +56,20 @@ def test_names_from_outside_do_not_fill_the_memory() -> None:
     assert tools["other"] == 50
 
 
-def test_a_sandbox_that_could_not_be_made_does_not_count() -> None:
+def test_a_sandbox_that_could_not_be_made_counts_as_a_failure_alone() -> None:
     metrics = Metrics()
     with pytest.raises(OSError, match="disk"), metrics.sandbox_starting("local"):
         raise OSError("disk")
-    assert ("fanfold_sandbox_start_seconds_count", ("local",)) not in read(metrics.render())
+    found = read(metrics.render())
+    assert ("fanfold_sandbox_start_seconds_count", ("local",)) not in found
+    assert found["fanfold_sandbox_failures_total", ("local",)] == 1
+
+
+def test_a_sandbox_that_is_called_off_is_no_failure_of_its_provider() -> None:
+    metrics = Metrics()
+    with pytest.raises(asyncio.CancelledError), metrics.sandbox_starting("local"):
+        raise asyncio.CancelledError
+    assert ("fanfold_sandbox_failures_total", ("local",)) not in read(metrics.render())
 
 
 def test_two_processes_in_one_do_not_know_each_other() -> None:

@@ -16,6 +16,7 @@ check: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy -p sandboxes -p orchestrator
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/dashboards.py --check
 	$(BIN)/python scripts/chart.py --check
 	$(BIN)/python scripts/pins.py --check
 	$(BIN)/python scripts/capabilities.py --check

@@ -84,13 +84,17 @@ class Metrics:
     @contextmanager
     def sandbox_starting(self, provider: str) -> Iterator[None]:
         """Around the making of a sandbox. One that fails counts as that alone; one that is called off does not count."""
-        began, name = perf_counter(), self._bounded("provider", provider)
+        began = perf_counter()
         try:
             yield
         except Exception:
-            self._failures.labels(name).inc()
+            self.sandbox_failed(provider)
             raise
-        self._sandboxes.labels(name).observe(perf_counter() - began)
+        self._sandboxes.labels(self._bounded("provider", provider)).observe(perf_counter() - began)
+
+    def sandbox_failed(self, provider: str) -> None:
+        """A provider was asked for a sandbox and did not give it."""
+        self._failures.labels(self._bounded("provider", provider)).inc()
 
     def sandbox_reaped(self, provider: str) -> None:
         """A sandbox without a run was destroyed."""

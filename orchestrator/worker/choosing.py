@@ -168,14 +168,17 @@ class Choosing:
         except NotAuthenticated:  # which matters when it is its turn
             return None
         except TimeoutError:
-            breaker.failed(silent := _silent(name))
-            return silent
+            return self._outage(name, _silent(name))
         except ProviderUnavailable as exc:
-            breaker.failed(exc)
-            return exc
+            return self._outage(name, exc)
         except (Unsupported, InvalidSpec) as exc:
             return exc
         return None
+
+    def _outage(self, name: str, why: ProviderUnavailable) -> ProviderUnavailable:
+        self._work.breakers.of(name).failed(why)
+        self._work.telemetry.metrics.sandbox_failed(name)
+        return why
 
     async def _ask(self, name: str, spec: SandboxSpec) -> None:
         """Raises what `SandboxProvider.check` raises."""
@@ -213,12 +216,11 @@ class Choosing:
 
     async def _create(self, name: str, spec: SandboxSpec, labels: Mapping[str, str]) -> SandboxHandle:
         self._current = name
-        with self._work.breakers.of(name).trying():
+        with self._work.breakers.of(name).trying(), self._work.telemetry.metrics.sandbox_starting(name):
             if not self._chooses:
                 await self._ask(name, spec)
-            with self._work.telemetry.metrics.sandbox_starting(name):
-                self.begun = True
-                return await self.open(name).create(spec, labels)
+            self.begun = True
+            return await self.open(name).create(spec, labels)
 
     def _wait_after(self, name: str, why: FanfoldSandboxError) -> float | None:
         """How long to wait for who is not to be tried now, or said when to come again. An outage is not waited out here."""

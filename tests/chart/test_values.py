@@ -108,7 +108,6 @@ def test_what_is_stale_is_told_and_mended(copy: Path) -> None:
     (chart / "values.schema.json").write_text(text.replace("The HTTP API.", "The API over HTTP."))
     (copy / "infra" / "prometheus" / "alerts.yaml").write_text("groups: []\n")
     (copy / "infra" / "prometheus" / "recording.yaml").unlink()
-    (copy / "infra" / "grafana" / "dashboards").mkdir(parents=True)
     (copy / "infra" / "grafana" / "dashboards" / "runs.json").write_text("{}\n")
 
     told = chart_script(copy, "--check")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.registry import Collector
 
 from orchestrator.runs.models import ModelUsage
@@ -29,6 +29,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        ProcessCollector(namespace="fanfold", registry=self.registry)
         self._lock = threading.Lock()
         self._seen: dict[str, set[str]] = {}
         self._runs = self._histogram("run_duration", "Time from the first begin of a run to its end.", SPANS, "status")

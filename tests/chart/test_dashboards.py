@@ -16,7 +16,7 @@ import yaml
 
 from scripts.dashboards import WIDTH
 from tests.chart.charts import CHART, ROOT, render, values_of
-from tests.chart.test_rules import documented, rules
+from tests.chart.test_rules import PROMETHEUS_LABELS, documented, rules
 from tests.conftest import missing
 
 DASHBOARDS = sorted((ROOT / "infra" / "grafana" / "dashboards").glob("*.json"))
@@ -137,7 +137,7 @@ def test_they_name_only_metrics_and_labels_that_there_are() -> None:
     for where, query in queries():
         names = re.findall(r"\bfanfold[:_][\w:]+", query)
         assert names, where
-        labels = set().union(*(known[name] for name in names)) | {"le"}
+        labels = set().union(*(known[name] for name in names)) | PROMETHEUS_LABELS
         by = {label for found in re.findall(r"by \(([^)]*)\)", query) for label in re.split(r",\s*", found)}
         matched = set(re.findall(r"[{,]\s*(\w+)\s*(?:=~|!~|!=|=)\s*\"", query))
         assert by | matched <= labels, where
@@ -150,7 +150,7 @@ def test_a_legend_names_labels_that_its_query_leaves() -> None:
             for target in panel["targets"]:
                 by = re.findall(r"by \(([^)]*)\)", target["expr"])
                 name = re.findall(r"\bfanfold[:_][\w:]+", target["expr"])[0]
-                left = set(re.split(r",\s*", by[0])) if by else known[name]
+                left = set(re.split(r",\s*", by[0])) if by else known[name] | {"instance"}
                 assert set(re.findall(r"{{(\w+)}}", target["legendFormat"])) <= left, panel["title"]
 
 

@@ -16,6 +16,7 @@ import yaml
 from orchestrator.service import Service
 from orchestrator.settings import Settings
 from orchestrator.spec import RunSpec
+from tests.acceptance.pages import blocks
 from tests.conftest import missing
 from tests.served import Api, serving
 from tests.services import free_port
@@ -139,6 +140,13 @@ def test_each_panel_has_something_to_show(prometheus: str, until: Callable[..., 
         until(all_answered, "each query has a result")
     except AssertionError as exc:
         raise AssertionError(f"nothing to show: {sorted(left)}") from exc
+
+
+def test_queries_of_the_run_books_are_ones(prometheus: str) -> None:
+    asked = [line for _, text in blocks(ROOT / "docs" / "runbooks.md", "promql") for line in text.splitlines()]
+    assert len(asked) > 10
+    for query in asked:
+        _asked(prometheus, query)
 
 
 def test_what_is_silent_here_is_no_error(prometheus: str) -> None:

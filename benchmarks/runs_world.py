@@ -49,6 +49,10 @@ class World:
     """Of the API."""
     workers: tuple[int, ...]
     """Process ids."""
+    api: int
+    """Process id."""
+    variables: Mapping[str, str]
+    """Of the environment of its processes."""
 
     def headers(self) -> dict[str, str]:
         """What every request carries."""
@@ -111,12 +115,13 @@ def world(*, served: bool, workers: int, concurrency: int) -> Iterator[World]:
         key = service.keys.create("benchmark", ("admin",)).text
         port = free_port()
         api = [sys.executable, "-m", "orchestrator.cli.main", "api", "--port", str(port)]
-        stack.enter_context(started(api, home, variables))
+        serving = stack.enter_context(started(api, home, variables))
         command = [sys.executable, "-m", "orchestrator.worker", "--concurrency", str(concurrency)]
         processes = [stack.enter_context(started(command, home, variables)) for _ in range(workers)]
         wait_until(lambda: len(service.workers()) == workers and listens(port), "workers and API are there")
         name = "PostgreSQL, Redis" if served else "SQLite, Valkey"
-        yield World(name, settings, service, f"http://127.0.0.1:{port}", key, tuple(one.pid for one in processes))
+        pids = tuple(one.pid for one in processes)
+        yield World(name, settings, service, f"http://127.0.0.1:{port}", key, pids, serving.pid, variables)
 
 
 @contextmanager

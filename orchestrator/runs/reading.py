@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, and_, case, literal, not_, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, case, literal, not_, or_, select
 
+from orchestrator.errors import RunNotFound
 from orchestrator.runs import tables as t
 from orchestrator.runs.columns import UtcDateTime
 from orchestrator.runs.database import Database, attempt_of, get_run, run_of
@@ -61,10 +62,22 @@ class Reader(Database):
 
     def events(self, run_id: str, after: int = 0, limit: int = MAX_EVENTS) -> list[Event]:
         """Events of a run with `seq > after`, in order, at most `limit`."""
-        c = t.events.c
-        query = select(t.events).where(c.run_id == run_id, c.seq > after).order_by(c.seq).limit(limit)
         with self._reading() as connection:
-            return [Event(row.run_id, row.seq, row.type, row.at, row.data) for row in connection.execute(query)]
+            return _events(connection, run_id, after, limit)
+
+    def tail(self, run_id: str, after: int, limit: int, *, tenant: str) -> tuple[list[Event], bool]:
+        """As `events` for a tenant's run with this very id; and whether none comes after them. Raises `RunNotFound`.
+
+        Whoever follows a run asks again and again, most often for nothing: that takes one short question.
+        """
+        c = t.runs.c
+        with self._reading() as connection:
+            query = select(c.status, c.last_seq).where(c.id == run_id, c.tenant == tenant)
+            run = connection.execute(query).one_or_none()
+            if run is None:
+                raise RunNotFound(f"there is no run '{run_id}'; `fanfold runs ls` lists them")
+            page = _events(connection, run_id, after, limit) if run.last_seq > after else []
+        return page, page[-1].type == "run.finished" if page else RunStatus(run.status).terminal
 
     def attempts(self, run_id: str) -> list[Attempt]:
         """The attempts at a run, in order."""
@@ -140,3 +153,9 @@ def lost(moment: datetime) -> ColumnElement[bool]:
     since = {n: literal(moment - timedelta(seconds=patience(n)), UtcDateTime) for n in range(MAX_LOST + 1)}
     limit = case(since, value=t.runs.c.lost, else_=since[MAX_LOST])
     return and_(t.runs.c.status == RunStatus.RUNNING.value, t.runs.c.heartbeat_at < limit)
+
+
+def _events(connection: Connection, run_id: str, after: int, limit: int) -> list[Event]:
+    c = t.events.c
+    query = select(t.events).where(c.run_id == run_id, c.seq > after).order_by(c.seq).limit(limit)
+    return [Event(row.run_id, row.seq, row.type, row.at, row.data) for row in connection.execute(query)]

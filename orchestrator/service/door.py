@@ -275,11 +275,11 @@ class Service:
 
     def events_after(self, run_id: str, after: int = 0, limit: int = MAX_EVENTS) -> tuple[Sequence[Event], bool]:
         """At most `limit` events of a run that come after the one numbered `after`; and whether none comes after them."""
-        run = self.get(run_id)
-        page = self._of.store.events(run.id, after, min(limit, MAX_EVENTS))
-        if page and page[-1].type == "run.finished":
-            return page, True
-        return page, run.status.terminal and not page
+        most = min(limit, MAX_EVENTS)
+        try:
+            return self._of.store.tail(run_id, after, most, tenant=self.tenant)
+        except RunNotFound:
+            return self._of.store.tail(self.get(run_id).id, after, most, tenant=self.tenant)
 
     def follow(self, run_id: str, after: int = 0) -> Iterator[Event]:
         """What has happened and what happens, as it does, until the run has ended.

@@ -247,3 +247,22 @@ def _go(process: subprocess.Popen[str]) -> str:
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 0
     return out
+
+
+def test_who_follows_a_run_is_told_what_is_new_and_whether_it_is_over(store: Store) -> None:
+    lease = claimed(store)
+    assert store.tail("run-a", 0, 10, tenant=DEFAULT_TENANT) == ([], False)
+    store.append(lease, [event("one"), event("two"), event("three")])
+    assert store.tail("run-a", 1, 1, tenant=DEFAULT_TENANT) == (store.events("run-a", 1, 1), False)
+    assert store.tail("run-a", 3, 10, tenant=DEFAULT_TENANT) == ([], False)
+    store.finish(lease, RunStatus.SUCCESS)
+    assert store.tail("run-a", 1, 1, tenant=DEFAULT_TENANT) == (store.events("run-a", 1, 1), False)
+    assert store.tail("run-a", 1, 10, tenant=DEFAULT_TENANT) == (store.events("run-a", 1), True)
+    assert store.tail("run-a", 4, 10, tenant=DEFAULT_TENANT) == ([], True)
+
+
+def test_nobody_follows_the_run_of_another_tenant(store: Store) -> None:
+    claimed(store)
+    for run_id, tenant in (("run-a", "other"), ("run-b", DEFAULT_TENANT)):
+        with pytest.raises(RunNotFound, match=f"there is no run '{run_id}'"):
+            store.tail(run_id, 0, 10, tenant=tenant)

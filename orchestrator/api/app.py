@@ -85,6 +85,7 @@ def create_app(service: Service, *, stopping: Callable[[], bool] = lambda: False
     app.state.batches = Turns(total=BATCHES_AT_ONCE, each=BATCHES_OF_A_TENANT)
     app.state.ends = Ends(service.broker_url)
     app.state.stopping = stopping
+    app.state.parameters = {}
     add_problem_handlers(app)
     for router in ROUTERS:
         app.include_router(router, prefix=PREFIX)

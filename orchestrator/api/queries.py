@@ -10,6 +10,7 @@ from typing import Any
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
 
 from orchestrator.api.problems import Refused
 from orchestrator.complaints import did_you_mean
@@ -39,10 +40,14 @@ def _known(known: set[str]) -> str:
 
 
 def _parameters(request: Request) -> set[str] | None:
-    """The names of the route's parameters, as the API's own description has them; None for a route that it leaves out."""
-    path, method = str(request.scope["route"].path), request.method.lower()
-    paths = request.app.openapi()["paths"]
-    for template in (PREFIX + path, path):  # a route knows its path without the prefix under which it was included
-        if operation := paths.get(template, {}).get(method):
-            return {one["name"] for one in operation.get("parameters", ()) if one["in"] == "query"}
-    return None
+    """The names of the route's parameters, as its own description has them; None for a route that the API's leaves out.
+
+    A route is described by itself, when it is first asked: the whole description takes half a second.
+    """
+    route, method = request.scope["route"], request.method.lower()
+    known: dict[tuple[str, str], set[str] | None] = request.app.state.parameters
+    if (route.path, method) not in known:
+        described = get_openapi(title="", version="", routes=[route])["paths"].get(route.path_format, {}).get(method)
+        names = described and {one["name"] for one in described.get("parameters", ()) if one["in"] == "query"}
+        known[route.path, method] = names
+    return known[route.path, method]

@@ -133,3 +133,15 @@ def test_the_api_describes_itself(api: Api) -> None:
                 if status >= "400":
                     assert list(answer["content"]) == [PROBLEM], (method, path, status)
     assert api.client(None).get("/docs").status_code == 404
+
+
+def test_each_route_knows_the_parameters_of_its_description_and_no_others(client: httpx.Client) -> None:
+    for path, operations in client.get("/openapi.json").json()["paths"].items():
+        for method, operation in operations.items():
+            names = {one["name"] for one in operation.get("parameters", ()) if one["in"] == "query"}
+            answer = client.request(method, path, params=dict.fromkeys([*names, "invented"], ""))
+            assert answer.status_code == 422, (method, path)
+            if method == "head":  # it says nothing more
+                continue
+            refused = [one["loc"] for one in answer.json()["errors"] if "unknown parameter" in one["msg"]]
+            assert refused == ["query.invented"], (method, path)

@@ -12,6 +12,7 @@ from benchmarks import (
     harness,
     local,
     merge,
+    operation,
     runs,
     runs_load,
     swerex,
@@ -20,5 +21,7 @@ from benchmarks import (
 from benchmarks.measure import run
 
 if __name__ == "__main__":
-    scripts = (changes, clouds, dispatch, fanout, filesystem, fork, harness, local, merge, runs, runs_load, swerex, toolbox)
+    scripts = (
+        changes, clouds, dispatch, fanout, filesystem, fork, harness, local, merge, operation, runs, runs_load, swerex, toolbox,
+    )  # fmt: skip
     run({title: bench for script in scripts for title, bench in script.BENCH.items()})

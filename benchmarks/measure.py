@@ -29,6 +29,8 @@ class Config:
 
     quick: bool = False
     image: str = "fanfold-test/base:latest"
+    pictures: Path | None = None
+    """A folder for curves."""
 
     def rounds(self, full: int) -> int:
         """`full`, or one when it has to be quick."""
@@ -140,8 +142,9 @@ def run(benches: Mapping[str, Bench], arguments: Sequence[str] | None = None) ->
     parser.add_argument("--quick", action="store_true", help="few samples: does it run at all?")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there, too")
     parser.add_argument("--image", default=Config.image, help="the image of the containers (default: %(default)s)")
+    parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="draw curves there, where a script has some")
     asked = parser.parse_args(arguments)
-    config = Config(asked.quick, asked.image)
+    config = Config(asked.quick, asked.image, asked.pictures)
     everything = {}
     for title, bench in benches.items():
         rows = measured(bench, config)

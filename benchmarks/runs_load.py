@@ -35,13 +35,13 @@ def _load(one: World, count: int) -> list[Row]:
     upload = ok(httpx.post(f"{one.url}/v1/uploads", **content))
     order = RunOrder.model_validate(agent_task(upload["id"]))
     _ended(one, [_at_work(one, [one.service.order(order).id])])  # the first one has the worker import what agents need
-    before = _held([worker])
+    before = pss([worker])
     began = time.perf_counter()
     ids = [one.service.order(order).id for _ in range(count)]
     _at_work(one, ids)
     taken = time.perf_counter() - began
-    held = (_held([worker]) - before) / count
-    inside = _held(_inside([(one.service.get(run_id).sandbox or {})["id"] for run_id in ids])) / count
+    held = (pss([worker]) - before) / count
+    inside = pss(_inside([(one.service.get(run_id).sandbox or {})["id"] for run_id in ids])) / count
     began = time.perf_counter()
     _ended(one, [ids])
     return [
@@ -88,7 +88,7 @@ def _inside(sandboxes: list[str]) -> list[int]:
     return found
 
 
-def _held(pids: Iterable[int]) -> float:
+def pss(pids: Iterable[int]) -> float:
     """MiB that these processes hold; what several share is divided among them."""
     total = 0
     for pid in pids:

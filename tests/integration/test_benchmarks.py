@@ -4,12 +4,14 @@ import json
 import math
 import os
 import shutil
+from xml.etree import ElementTree
 
 import pytest
 
 from benchmarks import (
     changes,
     clouds,
+    crowd,
     fanout,
     filesystem,
     fork,
@@ -17,6 +19,8 @@ from benchmarks import (
     local,
     measure,
     merge,
+    operation,
+    picture,
     runs,
     runs_langgraph,
     runs_load,
@@ -74,6 +78,64 @@ def test_the_benchmark_of_fan_outs_gives_whole_rows(bench):
 @pytest.mark.parametrize(("bench", "least"), [(runs.beside_celery, 4), (runs_load.bench, 4)], ids=["celery", "load"])
 def test_a_benchmark_of_the_orchestration_gives_whole_rows(bench, least):
     assert_whole(measure.measured(bench, QUICK), least)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("bench", "least"), [(operation.idle, 6), (operation.api, 18)], ids=["idle", "load"])
+def test_a_benchmark_of_operation_gives_whole_rows(bench, least):
+    assert_whole(measure.measured(bench, QUICK), least)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("bench", [crowd.local, pytest.param(crowd.docker, marks=pytest.mark.docker)])
+def test_the_benchmark_of_many_sandboxes_gives_whole_rows_and_a_picture(bench, tmp_path):
+    rows = measure.measured(bench, Config(quick=True, pictures=tmp_path))
+    assert_whole(rows, 4)
+    assert {row.what.split(": ")[1].split(",")[0] for row in rows} == {"3 idle (limit)", "3 busy (limit)"}
+    [drawn] = tmp_path.glob("*.svg")
+    curves = [one for one in ElementTree.parse(drawn).iter() if one.tag.endswith("polyline")]
+    assert [len(one.attrib["points"].split()) for one in curves] == [4] * 4
+
+
+class Fragile(crowd.Kind):
+    """Of which there can be two."""
+
+    def __init__(self):
+        self.made = 0
+        self.ended = False
+
+    async def one_more(self, busy):
+        if self.made == 2:
+            raise crowd.Stopped("no more")
+        self.made += 1
+
+    async def end(self):
+        self.ended = True
+
+
+async def test_what_stopped_a_crowd_is_told_and_all_of_it_is_ended():
+    kind = Fragile()
+    made = await crowd.grown(kind, False, 5)
+    assert (made.count, made.why, kind.ended) == (2, "no more", True)
+
+
+async def test_a_crowd_leaves_a_share_of_the_memory(monkeypatch):
+    monkeypatch.setattr(crowd, "LEFT", 1.0)
+    made = await crowd.grown(Fragile(), False, 5)
+    assert (made.count, made.why) == (0, "memory")
+
+
+def test_a_picture_has_its_points_where_they_belong():
+    drawn = ElementTree.fromstring(picture.svg("a & b", "x", "y", {"one": [(0, 0), (100, 50)]}))
+    [line] = [one for one in drawn.iter() if one.tag.endswith("polyline")]
+    low, high = picture.HEIGHT - picture.BOTTOM, picture.TOP
+    assert line.attrib["points"] == f"{picture.LEFT}.0,{low}.0 {picture.WIDTH - picture.RIGHT}.0,{high}.0"
+
+
+@pytest.mark.parametrize(("most", "end", "step"), [(100, 100, 20), (7, 8, 2), (301, 400, 100), (0.3, 0.3, 0.1)])
+def test_an_axis_has_room_and_even_steps(most, end, step):
+    axis = picture.Axis.to(most)
+    assert (axis.end, axis.step) == (pytest.approx(end), pytest.approx(step))
 
 
 @pytest.mark.timeout(900)  # with its installation, in CI

@@ -15,13 +15,13 @@ from benchmarks import (
     operation,
     runs,
     runs_load,
+    scaling,
     swerex,
     toolbox,
 )
 from benchmarks.measure import run
 
 if __name__ == "__main__":
-    scripts = (
-        changes, clouds, dispatch, fanout, filesystem, fork, harness, local, merge, operation, runs, runs_load, swerex, toolbox,
-    )  # fmt: skip
-    run({title: bench for script in scripts for title, bench in script.BENCH.items()})
+    of_sandboxes = (changes, clouds, fanout, filesystem, fork, harness, local, merge, swerex, toolbox)
+    of_runs = (dispatch, operation, runs, runs_load, scaling)
+    run({title: bench for script in (*of_sandboxes, *of_runs) for title, bench in script.BENCH.items()})

@@ -113,15 +113,23 @@ def world(*, served: bool, workers: int, concurrency: int) -> Iterator[World]:
         service.check()
         stack.callback(Broker(settings).stop)
         key = service.keys.create("benchmark", ("admin",)).text
-        port = free_port()
-        api = [sys.executable, "-m", "orchestrator.cli.main", "api", "--port", str(port)]
-        serving = stack.enter_context(started(api, home, variables))
+        api, url = stack.enter_context(serving(home, variables))
         command = [sys.executable, "-m", "orchestrator.worker", "--concurrency", str(concurrency)]
         processes = [stack.enter_context(started(command, home, variables)) for _ in range(workers)]
-        wait_until(lambda: len(service.workers()) == workers and listens(port), "workers and API are there")
+        wait_until(lambda: len(service.workers()) == workers, "the workers are there")
         name = "PostgreSQL, Redis" if served else "SQLite, Valkey"
         pids = tuple(one.pid for one in processes)
-        yield World(name, settings, service, f"http://127.0.0.1:{port}", key, pids, serving.pid, variables)
+        yield World(name, settings, service, url, key, pids, api, variables)
+
+
+@contextmanager
+def serving(home: Path, variables: Mapping[str, str]) -> Iterator[tuple[int, str]]:
+    """A process of the API, and its address, when it listens."""
+    port = free_port()
+    command = [sys.executable, "-m", "orchestrator.cli.main", "api", "--port", str(port)]
+    with started(command, home, variables) as process:
+        wait_until(lambda: listens(port), "the API is there")
+        yield process.pid, f"http://127.0.0.1:{port}"
 
 
 @contextmanager

@@ -73,9 +73,10 @@ def shown(page: Path) -> list[str]:
 
 
 def write_programs(folder: Path) -> None:
-    """`fanfold`, this checkout's; and a `make` that only looks whether there is such a target."""
+    """`fanfold` and `python`, this checkout's; and a `make` that only looks whether there is such a target."""
     programs = {
         "fanfold": f'exec {sys.executable} -m orchestrator.cli.main "$@"',
+        "python": f'PYTHONPATH={ROOT} exec {sys.executable} "$@"',
         "make": f'grep -q "^$1:" {ROOT / "Makefile"}',
     }
     folder.mkdir()

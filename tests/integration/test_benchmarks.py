@@ -24,6 +24,7 @@ from benchmarks import (
     runs,
     runs_langgraph,
     runs_load,
+    scaling,
     swerex,
     toolbox,
 )
@@ -81,7 +82,11 @@ def test_a_benchmark_of_the_orchestration_gives_whole_rows(bench, least):
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("bench", "least"), [(operation.idle, 6), (operation.api, 18)], ids=["idle", "load"])
+@pytest.mark.parametrize(
+    ("bench", "least"),
+    [(operation.idle, 6), (operation.api, 18), (scaling.workers, 4), (scaling.processes, 2)],
+    ids=["idle", "load", "workers", "processes"],
+)
 def test_a_benchmark_of_operation_gives_whole_rows(bench, least):
     assert_whole(measure.measured(bench, QUICK), least)
 

@@ -258,6 +258,7 @@ def test_who_follows_a_run_is_told_what_is_new_and_whether_it_is_over(store: Sto
     store.finish(lease, RunStatus.SUCCESS)
     assert store.tail("run-a", 1, 1, tenant=DEFAULT_TENANT) == (store.events("run-a", 1, 1), False)
     assert store.tail("run-a", 1, 10, tenant=DEFAULT_TENANT) == (store.events("run-a", 1), True)
+    assert store.tail("run-a", 3, 10, tenant=DEFAULT_TENANT) == (store.events("run-a", 3), True)
     assert store.tail("run-a", 4, 10, tenant=DEFAULT_TENANT) == ([], True)
 
 

@@ -27,15 +27,21 @@ def content() -> str:
 def folder(tmp_path: Path, content: str) -> Iterator[Path]:
     """A task's folder with a Dockerfile; at the end the images that were built meanwhile are gone."""
     api = docker.APIClient(version="auto")
-    before = {one["Id"] for one in api.images("fanfold-built")}
+    before = built(api)
     place = tmp_path / "task"
     (place / "env").mkdir(parents=True)
     (place / "env" / "Dockerfile").write_text("FROM fanfold-test/base:latest\nCOPY tool /opt/tool\nRUN cp /opt/tool /opt/ran\n")
     (place / "env" / "tool").write_text(f"{content}\n")
     yield place
-    for one in {image["Id"] for image in api.images("fanfold-built")} - before:
+    for one in built(api) - before:
         api.remove_image(one, force=True)
     api.close()
+
+
+def built(api: docker.APIClient) -> set[str]:
+    """Images of Dockerfiles, and what builds have left that failed."""
+    marks = {"label": "fanfold.built=true"}
+    return {one["Id"] for one in [*api.images(filters=marks), *api.images(filters={**marks, "dangling": True})]}
 
 
 @pytest.mark.docker

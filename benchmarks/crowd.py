@@ -38,7 +38,7 @@ SECONDS = 600.0
 ANSWER = 60.0
 """Seconds for one to come up: one that takes longer has failed."""
 SETTLING = 2.0
-"""Seconds until the last one holds what it is going to hold."""
+"""Seconds until the last one holds what it is going to hold, and until those of the crowd before have let go of it."""
 ENDING = 8
 """Sandboxes that are ended at the same time."""
 HELD = 16 * 1024**2
@@ -185,6 +185,7 @@ class Crowd:
 
 async def grown(kind: Kind, busy: bool, most: int) -> Crowd:
     """As many as there can be, at most so many; all are gone again."""
+    await asyncio.sleep(SETTLING)
     crowd, free, end = Crowd(), _memory("MemAvailable"), time.monotonic() + SECONDS
     try:
         while crowd.count < most:

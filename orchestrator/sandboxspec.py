@@ -15,6 +15,8 @@ MAX_KEEP = 86400.0
 """Seconds for which a sandbox can be kept after its run."""
 MAX_PROVIDERS = 10
 """Providers that a task can name."""
+DEFAULT_PROVIDER = "local"
+"""Of tasks that name none, where the operator says nothing else (`FANFOLD_PROVIDER`)."""
 AUTO = "auto"
 """As a provider: whatever the operator's policy lists, or else what works where the sandbox is made."""
 
@@ -45,7 +47,7 @@ class TaskSandbox(Strict):
     """
 
     provider: ProviderName | None = None
-    """Its name, or `auto`. Default, where there are no `providers`: local."""
+    """Its name, or `auto`. Default, where there are no `providers`: the installation's (`FANFOLD_PROVIDER`)."""
     providers: tuple[ProviderName, ...] | None = Field(None, min_length=1, max_length=MAX_PROVIDERS)
     """Instead: several, the preferred one first. The next one is for when one is away, or has no room."""
     weaker_isolation: Literal["refuse", "allow"] = "refuse"
@@ -73,9 +75,10 @@ class TaskSandbox(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _local_by_default(cls, value: Any) -> Any:
-        if isinstance(value, dict) and "provider" not in value and value.get("providers") is None:
-            return {"provider": "local", **value}
+    def _named_when_written(cls, value: Any) -> Any:
+        """Who writes `provider:` and nothing behind it has forgotten something; JSON forms of a task have both fields."""
+        if isinstance(value, dict) and "providers" not in value and value.get("provider", "") is None:
+            raise ValueError("give one of 'provider' (a name, or auto) and 'providers', or leave both out")
         return value
 
     @field_validator("providers")
@@ -88,8 +91,8 @@ class TaskSandbox(Strict):
         return value
 
     @model_validator(mode="after")
-    def _one_of_the_two(self) -> TaskSandbox:
-        if (self.provider is None) == (self.providers is None):
+    def _not_both(self) -> TaskSandbox:
+        if self.provider is not None and self.providers is not None:
             raise ValueError("give one of 'provider' (a name, or auto) and 'providers' (a list, the preferred one first)")
         return self
 
@@ -101,8 +104,13 @@ class TaskSandbox(Strict):
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """The providers as they are written: one name, several, or `auto` alone."""
-        return self.providers if self.providers is not None else (str(self.provider),)
+        """The providers as they are written: one name, several, or `auto` alone. Every run that was submitted names some."""
+        return self.providers if self.providers is not None else (self.provider or DEFAULT_PROVIDER,)
+
+    def with_default(self, provider: str) -> TaskSandbox:
+        """The same with this provider, where the task names none."""
+        named = self.provider is not None or self.providers is not None
+        return self if named else self.model_copy(update={"provider": provider})
 
     def is_kept_after(self, *, failed: bool) -> bool:
         """Whether it stays after a run that ended so."""

@@ -12,6 +12,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from orchestrator.complaints import did_you_mean
 from orchestrator.errors import BadInput
+from orchestrator.sandboxspec import DEFAULT_PROVIDER, ProviderName
 from orchestrator.vault import keys_of
 from sandboxes.providers.base import Duration, Size
 
@@ -60,6 +61,8 @@ class Settings(BaseSettings):
     Default: the file `secret.key` in `home`, made when it is needed; processes with other homes must be given the same keys."""
     webhook_allow_private: bool = False
     """Webhooks may lead to private, loopback and link-local addresses, and be plain HTTP."""
+    provider: ProviderName = DEFAULT_PROVIDER
+    """Provider of tasks that name none; `auto` is for what the policy lists."""
     policy: Path | None = None
     """YAML file with caps, routes to queues and tenants' limits; see `orchestrator/policy.py`."""
     docker_image: str | None = None

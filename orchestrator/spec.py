@@ -142,6 +142,10 @@ class RunSpec(Strict):
         rules = agent.placed_permissions(self.sandbox.workdir) if agent else ()
         return mounts_for(rule.model_dump() for rule in rules)
 
+    def with_default_provider(self, provider: str) -> RunSpec:
+        """The same task with this provider, where it names none."""
+        return self.model_copy(update={"sandbox": self.sandbox.with_default(provider)})
+
     def child(self, child: ChildSpec) -> RunSpec:
         """The run of a child of `fan_out`."""
         assert self.fan_out is not None, "a task without fan_out has no children"

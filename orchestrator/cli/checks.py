@@ -25,7 +25,8 @@ PROVIDERS_DEADLINE = 90.0
 """Seconds for the process that asks the providers; each of them has its own, shorter deadline in it."""
 REDIS_TIMEOUT = 3.0
 """Seconds for one answer of the operator's own broker."""
-DEFAULT_PROVIDER = "local"
+TRIED = "local"
+"""The provider with which a sandbox is really made: it costs nothing."""
 PACKAGES = {"anthropic": "langchain_anthropic", "openai": "langchain_openai", "google_genai": "langchain_google_genai"}
 EXTRAS = ("anthropic", "openai")
 
@@ -134,9 +135,14 @@ def _git() -> Check:
 
 
 def _providers(settings: Settings) -> Iterator[Check]:
+    from orchestrator.policy import load_policy
+
     reports = _ask_providers(settings)
-    for name, report in sorted(reports.items(), key=lambda item: (item[0] != DEFAULT_PROVIDER, item[0])):
-        needed = name == DEFAULT_PROVIDER
+    wanted = load_policy(settings.policy).candidates((settings.provider,))
+    reports = {**{name: {"error": "there is no such provider here; see FANFOLD_PROVIDER"} for name in wanted}, **reports}
+    one_is_there = any(reports[name].get("available") for name in wanted)
+    for name, report in sorted(reports.items(), key=lambda item: (item[0] not in wanted, item[0])):
+        needed = name in wanted and bool(report.get("available") or not one_is_there)
         notes = tuple(clean(str(note)) for note in report.get("notes", ()))
         if report.get("available"):
             yield Check(name, "limited" if notes else "ok", _abilities(report), notes, needed)
@@ -146,15 +152,15 @@ def _providers(settings: Settings) -> Iterator[Check]:
 
 def _ask_providers(settings: Settings) -> Mapping[str, Mapping[str, Any]]:
     """In a process of its own: the command line imports no provider, and a hanging SDK must not hang it."""
-    command = [sys.executable, "-P", "-m", "sandboxes.providers", "--home", str(settings.home), "--try", DEFAULT_PROVIDER]
+    command = [sys.executable, "-P", "-m", "sandboxes.providers", "--home", str(settings.home), "--try", TRIED]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PROVIDERS_DEADLINE, stdin=subprocess.DEVNULL)
         reports = json.loads(done.stdout)
     except subprocess.TimeoutExpired:
-        return {DEFAULT_PROVIDER: {"error": f"no answer within {PROVIDERS_DEADLINE:g} s"}}
+        return {TRIED: {"error": f"no answer within {PROVIDERS_DEADLINE:g} s"}}
     except ValueError:
         reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        return {DEFAULT_PROVIDER: {"error": f"the providers cannot be asked: {reason}"}}
+        return {TRIED: {"error": f"the providers cannot be asked: {reason}"}}
     return reports if isinstance(reports, dict) else {}
 
 

@@ -29,7 +29,9 @@ def dry_run(order: Order, *, as_json: bool) -> int:
         folder.create()
         find_secrets(order.spec, granted, os.environ)
         freeze_files(order.spec, folder, base_dir=order.base_dir, named=frozenset(order.named))
-    resolved = order.spec.model_dump(mode="json", exclude_none=True)
+    # Behind an API it is the API's to say.
+    spec = order.spec if settings.url else order.spec.with_default_provider(settings.provider)
+    resolved = spec.model_dump(mode="json", exclude_none=True)
     if as_json:
         write_json(resolved)
     else:

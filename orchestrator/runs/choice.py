@@ -17,7 +17,7 @@ from orchestrator.runs.changing import change_held
 from orchestrator.runs.database import Database, get_run, now
 from orchestrator.runs.models import Lease
 from orchestrator.runs.room import Room, decides
-from orchestrator.sandboxspec import AUTO
+from orchestrator.sandboxspec import AUTO, DEFAULT_PROVIDER
 from sandboxes.providers.isolation import WEAKEST, Isolation, is_weaker
 from sandboxes.providers.registry import known_isolation
 
@@ -25,7 +25,7 @@ from sandboxes.providers.registry import known_isolation
 def asked_values(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The columns of a run that tell where its task wants its sandbox. `choice` is None when it is one provider alone."""
     sandbox = spec.get("sandbox") or {}
-    several, one = sandbox.get("providers"), sandbox.get("provider") or "local"
+    several, one = sandbox.get("providers"), sandbox.get("provider") or DEFAULT_PROVIDER
     asked = list(several or [one])
     weaker = sandbox.get("weaker_isolation") == "allow"
     chooses = asked == [AUTO] or len(asked) > 1

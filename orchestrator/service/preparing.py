@@ -46,6 +46,7 @@ class Preparing:
         run_id: str | None = None,
     ) -> NewRun:
         """A run of a task whose files are in `base_dir`; see `Service.submit`."""
+        spec = spec.with_default_provider(self._of.settings.provider)
         secrets = self._checked(spec, granted, environ)
         freeze = partial(self._freeze_files, spec, base_dir=base_dir, named=frozenset(named))
         return self._frozen(placing.new_run(run_id or new_run_id(), spec, self._tenant), secrets, freeze)

@@ -89,6 +89,7 @@ FANFOLD_POLICY: /etc/fanfold/files/policy.yaml
 {{- with .Values.prices }}
 FANFOLD_PRICES: /etc/fanfold/files/prices.yaml
 {{- end }}
+FANFOLD_PROVIDER: {{ include "fanfold.defaultProvider" . | quote }}
 {{- with .Values.sandboxes.docker.image }}
 FANFOLD_DOCKER_IMAGE: {{ quote . }}
 {{- end }}
@@ -98,6 +99,11 @@ AWS_ENDPOINT_URL: {{ quote . }}
 {{- with .Values.artifacts.s3.region }}
 AWS_REGION: {{ quote . }}
 {{- end }}
+{{- end -}}
+
+{{/* Of tasks that name none. */}}
+{{- define "fanfold.defaultProvider" -}}
+{{- .Values.sandboxes.default | default (first (concat .Values.sandboxes.providers .Values.sandboxes.other)) -}}
 {{- end -}}
 
 {{- define "fanfold.files" -}}

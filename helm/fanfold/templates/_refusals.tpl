@@ -55,6 +55,15 @@ sandboxes.providers: local needs user namespaces and mounts, which a restricted 
 {{- if not (or $sandboxes.providers $sandboxes.other) }}
 sandboxes.providers: workers have nowhere to run anything: give one or more of docker, modal and daytona
 {{- end }}
+{{- with $sandboxes.default }}
+{{- if eq . "auto" }}
+{{- if not $.Values.policy.providers }}
+sandboxes.default: auto stands for what policy.providers lists, and that is nothing: list them, or name one here
+{{- end }}
+{{- else if not (has . (concat $sandboxes.providers $sandboxes.other)) }}
+sandboxes.default: {{ . }} is not among the providers
+{{- end }}
+{{- end }}
 {{- range $name := list "modal" "daytona" }}
 {{- $secret := (get $sandboxes $name).existingSecret }}
 {{- if and (has $name $sandboxes.providers) (not $secret) }}
@@ -173,7 +182,7 @@ sandboxes.docker.image: latest is another image each day: give a version or a di
 {{- end -}}
 
 {{- define "fanfold.refusals.variables" -}}
-{{- $set := list "FANFOLD_HOME" "HOME" "FANFOLD_DATABASE_URL" "FANFOLD_REDIS_URL" "FANFOLD_SECRET_KEY" "FANFOLD_ARTIFACTS_URL" "FANFOLD_LOG_LEVEL" "FANFOLD_LOG_FORMAT" "FANFOLD_WEBHOOK_ALLOW_PRIVATE" "FANFOLD_METRICS_ADDR" "FANFOLD_POLICY" "FANFOLD_PRICES" "FANFOLD_DOCKER_IMAGE" "FANFOLD_MAX_UPLOAD" "FANFOLD_UPLOADS" "FANFOLD_API_GIT" "FANFOLD_METRICS_PUBLIC" "FANFOLD_CORS_ORIGINS" "FANFOLD_WORKER_CONCURRENCY" "DOCKER_HOST" "DOCKER_TLS_VERIFY" "DOCKER_CERT_PATH" }}
+{{- $set := list "FANFOLD_HOME" "HOME" "FANFOLD_DATABASE_URL" "FANFOLD_REDIS_URL" "FANFOLD_SECRET_KEY" "FANFOLD_ARTIFACTS_URL" "FANFOLD_LOG_LEVEL" "FANFOLD_LOG_FORMAT" "FANFOLD_WEBHOOK_ALLOW_PRIVATE" "FANFOLD_METRICS_ADDR" "FANFOLD_POLICY" "FANFOLD_PRICES" "FANFOLD_PROVIDER" "FANFOLD_DOCKER_IMAGE" "FANFOLD_MAX_UPLOAD" "FANFOLD_UPLOADS" "FANFOLD_API_GIT" "FANFOLD_METRICS_PUBLIC" "FANFOLD_CORS_ORIGINS" "FANFOLD_WORKER_CONCURRENCY" "DOCKER_HOST" "DOCKER_TLS_VERIFY" "DOCKER_CERT_PATH" }}
 {{- $given := dict "extraEnv" .Values.extraEnv "api.extraEnv" .Values.api.extraEnv "controller.extraEnv" .Values.controller.extraEnv }}
 {{- range $name, $worker := fromYaml (include "fanfold.workers" .) }}{{ $_ := set $given (printf "workers.%s.extraEnv" $name) $worker.extraEnv }}{{ end }}
 {{- range $key, $variables := $given }}

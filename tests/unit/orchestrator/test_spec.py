@@ -64,7 +64,7 @@ secrets: {API_KEY: "${MY_KEY}"}
 
 def test_a_command_alone_is_a_task_with_safe_defaults(write) -> None:
     spec = load_task(write("command: make test"))
-    assert (spec.sandbox.provider, spec.sandbox.network, spec.timeout, spec.retries) == ("local", "none", 1800, 0)
+    assert (spec.sandbox.provider, spec.sandbox.network, spec.timeout, spec.retries) == (None, "none", 1800, 0)
     assert not spec.wants_patch
 
 
@@ -201,6 +201,15 @@ def test_a_task_names_one_provider_several_or_auto_and_the_record_keeps_it(write
     assert spec.sandbox.asked == asked
     assert RunSpec.model_validate(spec.model_dump(mode="json")) == spec
     assert RunSpec.model_validate(spec.model_dump(exclude_unset=True)) == spec
+
+
+def test_only_a_task_that_names_no_provider_gets_that_of_the_installation(write) -> None:
+    without = load_task(write("command: make\nsandbox: {image: x}"))
+    assert without.with_default_provider("docker").sandbox.asked == ("docker",)
+    for sandbox, asked in (("{provider: modal}", ("modal",)), ("{providers: [modal, local]}", ("modal", "local"))):
+        named = load_task(write(f"command: make\nsandbox: {sandbox}"))
+        assert named.with_default_provider("docker").sandbox.asked == asked
+    assert RunSpec.model_validate(without.model_dump(mode="json")) == without
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,14 @@ def test_doctor_says_what_is_missing_and_how_to_get_it(without_docker: Any) -> N
     assert done.stdout.splitlines()[-1].startswith("not ready")
 
 
+def test_doctor_needs_the_provider_of_tasks_that_name_none(without_docker: Any) -> None:
+    """Of those that `auto` stands for (docker and local) one is enough."""
+    for provider, code in (("docker", 3), ("dokcer", 3), ("auto", 0)):
+        done = without_docker("doctor", FANFOLD_PROVIDER=provider)
+        assert done.returncode == code, f"{provider}: {done.stdout}"
+    assert "there is no such provider here" in without_docker("doctor", FANFOLD_PROVIDER="dokcer").stdout
+
+
 def test_a_worker_started_by_hand_leaves_when_it_is_idle(fanfold: Any) -> None:
     done = fanfold("worker", "--idle-exit", "0.2", "--concurrency", "1")
 

@@ -157,6 +157,30 @@ def test_workers_take_runs_from_every_queue_that_the_policy_knows(rendered: Rend
     assert QUEUE in served
 
 
+def test_providers_keep_the_order_in_which_they_are_preferred(tmp_path: Path) -> None:
+    values = values_of(CHART / "ci" / "every-value.yaml")
+    values["policy"] = {"providers": {"docker": {}, "modal": {"max_running": 1}}}
+    values["sandboxes"] |= {"providers": ["modal", "docker", "daytona"], "default": "auto"}
+    values["workers"] = {"default": {}}
+    rendered = render(values)
+    [files] = [one["data"] for one in rendered.of("ConfigMap") if one["metadata"]["name"].endswith("-files")]
+    (tmp_path / "policy.yaml").write_text(files["policy.yaml"])
+    policy = load_policy(tmp_path / "policy.yaml")
+    assert policy.candidates(["auto"]) == ("modal", "docker")
+    assert policy.rule("modal").max_running == 1
+
+
+@pytest.mark.parametrize(("default", "provider"), [("", "docker"), ("daytona", "daytona")])
+def test_tasks_that_name_no_provider_get_one_that_pods_reach(
+    default: str, provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = values_of(CHART / "ci" / "every-value.yaml")
+    values["sandboxes"]["default"] = default
+    for process in processes(render(values)):
+        if process.component != "migration":
+            assert settings_of(process, monkeypatch).provider == provider
+
+
 def test_files_that_variables_name_are_mounted(rendered: Rendered) -> None:
     for process in processes(rendered):
         for variable in ("FANFOLD_POLICY", "FANFOLD_PRICES"):

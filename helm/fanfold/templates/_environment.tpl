@@ -109,7 +109,18 @@ AWS_REGION: {{ quote . }}
 {{- define "fanfold.files" -}}
 {{- with .Values.policy }}
 policy.yaml: |
+  {{- with omit . "providers" }}
   {{- toYaml . | nindent 2 }}
+  {{- end }}
+  {{- with .providers }}
+  {{- /* A mapping of Helm's has forgotten its order, and the order is what `auto` goes by. */}}
+  providers:
+    {{- range $name := concat $.Values.sandboxes.providers $.Values.sandboxes.other }}
+    {{- if hasKey $.Values.policy.providers $name }}
+    {{ quote $name }}: {{ get $.Values.policy.providers $name | toJson }}
+    {{- end }}
+    {{- end }}
+  {{- end }}
 {{- end }}
 {{- with .Values.prices }}
 prices.yaml: |

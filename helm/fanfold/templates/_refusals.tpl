@@ -55,6 +55,11 @@ sandboxes.providers: local needs user namespaces and mounts, which a restricted 
 {{- if not (or $sandboxes.providers $sandboxes.other) }}
 sandboxes.providers: workers have nowhere to run anything: give one or more of docker, modal and daytona
 {{- end }}
+{{- range $name, $_ := .Values.policy.providers }}
+{{- if not (has $name (concat $sandboxes.providers $sandboxes.other)) }}
+policy.providers.{{ $name }}: it is not among the providers
+{{- end }}
+{{- end }}
 {{- with $sandboxes.default }}
 {{- if eq . "auto" }}
 {{- if not $.Values.policy.providers }}

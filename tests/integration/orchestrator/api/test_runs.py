@@ -269,6 +269,12 @@ def test_workers_are_listed(client: httpx.Client) -> None:
     assert client.get("/v1/workers").json()["items"][0]["concurrency"] == 4
 
 
+def test_a_task_that_names_no_provider_gets_that_of_the_server(other_settings: Callable[..., Settings]) -> None:
+    with Service(other_settings(PROVIDER="auto")) as service, serving(service) as api:
+        run = submit(api.client())
+        assert run["provider"] == service.get(run["id"]).spec["sandbox"]["provider"] == "auto"
+
+
 def test_a_server_that_ends_ends_its_streams(other_settings: Callable[..., Settings]) -> None:
     with Service(other_settings()) as service, serving(service) as served:
         own = served.client()

@@ -4,10 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 TESTS ?= tests
 WORKERS ?= 2
+RUNS ?= 200
 BASE ?= debian:bookworm-slim
 BUILDER ?= $(BASE)
 
-.PHONY: demo check test test-cloud bench images clean
+.PHONY: demo check test test-cloud compose-test bench images clean
 
 demo: $(VENV)/runtime
 	sh scripts/demo.sh $(BIN)
@@ -27,6 +28,10 @@ test: $(VENV)/dev
 
 test-cloud: $(VENV)/dev
 	FANFOLD_TEST_CLOUD=1 $(BIN)/pytest -rs tests/cloud
+
+compose-test: $(VENV)/dev
+	PYTHON=$(CURDIR)/$(BIN)/python sh scripts/prepare-tests.sh
+	FANFOLD_TEST_COMPOSE_RUNS=$(RUNS) $(BIN)/pytest -s --timeout 3600 tests/compose
 
 bench: $(VENV)/dev
 	PYTHON=$(CURDIR)/$(BIN)/python sh scripts/prepare-tests.sh

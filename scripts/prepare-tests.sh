@@ -16,6 +16,7 @@ if sh ensure-docker.sh; then
 else
     give_up "without an engine the Docker tests will be skipped"
 fi
+sh ensure-compose.sh || give_up "without both versions of Compose the tests of infra/compose.yaml will be skipped"
 sh ensure-program.sh redis-server redis-server || give_up "without redis-server the tests that use one will be skipped"
 sh ensure-program.sh rg ripgrep || give_up "without ripgrep the tests that compare with it will be skipped"
 sh ensure-program.sh curl curl || give_up "without curl the tests of the docs will be skipped"

@@ -111,7 +111,7 @@ def test_it_does_not_start_without_what_has_to_be_said(name: str, number: int) -
     program = programs()[number - 1]
     given = {key: value for key, value in GIVEN.items() if key != name}
     for wrong in (given, {**given, name: ""}):
-        done = compose(program, "--file", FILES[0], "--file", FILES[1], "up", "--detach", **wrong)
+        done = compose(program, "--file", FILES[0], "--file", FILES[1], "config", "--quiet", **wrong)
         assert done.returncode != 0
         assert name in done.stderr or "infra/.env" in done.stderr or "where sandboxes are" in done.stderr, done.stderr
         assert "Traceback" not in done.stderr

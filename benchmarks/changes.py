@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import posixpath
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 from benchmarks.measure import Config, Row, run, seconds, sound
 from benchmarks.merge import Size, World, any_of
@@ -25,10 +27,12 @@ AT_MOST = 1.5
 CAP = 1024**3
 """Bytes of what a child changed."""
 PIECE = 1024 * 1024
+TOGETHER = 8
+"""Children that end at the same time, and whose changes are fetched at once."""
 
 
 async def bench(config: Config) -> list[Row]:
-    """Real forks of a local sandbox, one after the other: they take turns with the tars of the same files."""
+    """Real forks of a local sandbox, some at a time: they take turns with the tars of the same files."""
     size = Size(1000, 5, 20) if config.quick else Size()
     with tempfile.TemporaryDirectory(prefix="ff-bench-") as folder:
         place = Path(folder)
@@ -55,8 +59,10 @@ class _Forks:
             async with await self._provider.attach(parent) as sandbox:
                 await self._fill(sandbox)
                 base = await Base.of(sandbox, ())
-            for child in self._world.children:
-                await self._measure(parent, base, child)
+            children = list(self._world.children)
+            while children:
+                await self._measure(parent, base, children[:TOGETHER])
+                del children[:TOGETHER]
         finally:
             await self._provider.destroy(parent)
         merging = await seconds(self._merged)
@@ -73,17 +79,18 @@ class _Forks:
         await sandbox.upload_stream("/tmp/base.tar", _read(self._place / "world" / "base.tar"))
         sound(await sandbox.aexecute(f"tar -xf /tmp/base.tar -C {sandbox.workdir}"))
 
-    async def _measure(self, parent: SandboxHandle, base: Base, child: Child) -> None:
-        """Fetch what a child has changed in both ways."""
-        [fork] = await self._provider.fork(parent, 1)
-        assert isinstance(fork, SandboxHandle), fork
-        try:
-            async with await self._provider.attach(fork) as sandbox:
-                await _change(sandbox, child)
-                self._packing += await seconds(lambda: self._packed(sandbox, base, child.name))
-                self._transfer += await seconds(lambda: self._tar(sandbox, child))
-        finally:
-            await self._provider.destroy(fork)
+    async def _measure(self, parent: SandboxHandle, base: Base, children: Sequence[Child]) -> None:
+        """Fetch what these children have changed in both ways."""
+        async with AsyncExitStack() as stack:
+            forks = []
+            for made in await self._provider.fork(parent, len(children)):
+                assert isinstance(made, SandboxHandle), made
+                stack.push_async_callback(self._provider.destroy, made)
+                forks.append(await stack.enter_async_context(await self._provider.attach(made)))
+            each = list(zip(forks, children, strict=True))
+            await asyncio.gather(*(_change(*one) for one in each))
+            self._packing += await seconds(lambda: _all(self._packed(sandbox, base, child.name) for sandbox, child in each))
+            self._transfer += await seconds(lambda: _all(self._tar(sandbox, child) for sandbox, child in each))
 
     async def _packed(self, sandbox: Sandbox, base: Base, name: str) -> None:
         changed = await sandbox.changes(sandbox.workdir, base.entries, exclude=base.exclude, folders=True)
@@ -93,7 +100,7 @@ class _Forks:
     async def _tar(self, sandbox: Sandbox, child: Child) -> None:
         """The least that brings the same bytes: their paths are known, and nothing is checked."""
         command = await sandbox.start(CommandSpec(["tar", "-cf", "-", "-C", sandbox.workdir, *child.changes]))
-        with (self._place / "transfer.tar").open("wb") as file:
+        with (self._place / f"{child.name}.tar").open("wb") as file:
             async for chunk in command.output():
                 file.write(chunk.data)
         sound(await command.wait())
@@ -106,6 +113,10 @@ class _Forks:
                 raise RuntimeError(f"the changes of {child.name} were not found as they are")
             children.append(Child(child.name, packed.changes, packed.contents))
         merge(self._world.base, children)
+
+
+async def _all(work: Iterable[Coroutine[Any, Any, None]]) -> None:
+    await asyncio.gather(*work)
 
 
 async def _change(sandbox: Sandbox, child: Child) -> None:

@@ -112,9 +112,8 @@ async def remove(account: Account, name: str) -> None:
     What is gone, or going, is no error; what the platform is busy with is waited for.
     """
     end = time.monotonic() + REMOVE_SECONDS
-    known = account.known(name)
-    while (found := known or await account.find(name)) is not None and state_of(found) != "destroying":
-        known = None  # as it was once: after a refusal it is looked at
+    account.known(name)  # which says nothing of a fork that another process has begun since
+    while (found := await account.find(name)) is not None and state_of(found) != "destroying":
         one = found
         kept = one.labels.get(records.KEEPING, "")
         if names.fork_of(kept) == name:

@@ -6,7 +6,6 @@ Forks and snapshots work on every provider: `copying` makes them by those five m
 from __future__ import annotations
 
 import re
-import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -268,26 +267,6 @@ Labels = Mapping[str, str] | Sequence[Mapping[str, str]] | None
 def told_mounts(spec: SandboxSpec) -> list[dict[str, str]]:
     """The mounts of a spec for `SandboxHandle.data`: what they close, and nothing of this machine."""
     return [{"target": mount.target, "mode": mount.mode} for mount in spec.mounts]
-
-
-def new_sandbox_id() -> str:
-    """`sbx-` and 16 hexadecimal digits: short enough for every platform's names."""
-    return "sbx-" + secrets.token_hex(8)
-
-
-def is_sandbox_id(text: str) -> bool:
-    """Whether this can be an id of ours. An id comes from a handle, which may be forged: check it before it names a thing."""
-    return re.fullmatch(r"sbx-[0-9a-f]{16}", text) is not None
-
-
-def new_snapshot_id() -> str:
-    """`snp-` and 16 hexadecimal digits."""
-    return "snp-" + secrets.token_hex(8)
-
-
-def is_snapshot_id(text: str) -> bool:
-    """Whether this can be the id of a snapshot of ours; see `is_sandbox_id`."""
-    return re.fullmatch(r"snp-[0-9a-f]{16}", text) is not None
 
 
 def lifetime_stamps(spec: SandboxSpec) -> tuple[str, str]:

@@ -21,10 +21,11 @@ from daytona import (
 
 from sandboxes.errors import FanfoldSandboxError, SandboxError
 from sandboxes.providers import copying
-from sandboxes.providers.base import Forked, SandboxHandle, SandboxSpec, lifetime_stamps, new_sandbox_id
+from sandboxes.providers.base import Forked, SandboxHandle, SandboxSpec, lifetime_stamps
 from sandboxes.providers.daytona import making, names, records
 from sandboxes.providers.daytona.account import PAUSE, Account
 from sandboxes.providers.daytona.errors import is_full, translated
+from sandboxes.providers.ids import new_sandbox_id
 
 if TYPE_CHECKING:
     from sandboxes.providers.daytona.provider import DaytonaProvider

@@ -9,7 +9,8 @@ import zlib
 from typing import Final
 
 from sandboxes.errors import SandboxNotFound
-from sandboxes.providers.base import SnapshotHandle, is_snapshot_id, new_snapshot_id
+from sandboxes.providers.base import SnapshotHandle
+from sandboxes.providers.ids import is_snapshot_id, new_snapshot_id
 
 CAP: Final = 250
 """Characters of a name."""

@@ -20,11 +20,7 @@ from sandboxes.providers.base import (
     SandboxSpec,
     Scope,
     SnapshotHandle,
-    is_sandbox_id,
-    is_snapshot_id,
     lifetime_stamps,
-    new_sandbox_id,
-    new_snapshot_id,
 )
 from sandboxes.providers.daytona import boot, building, forks, making, names, records
 from sandboxes.providers.daytona.account import Account
@@ -32,6 +28,7 @@ from sandboxes.providers.daytona.errors import translated
 from sandboxes.providers.daytona.exec import PlatformExec
 from sandboxes.providers.daytona.live import own_folder, raise_if_ended, raise_if_ending, run
 from sandboxes.providers.daytona.terminal import TerminalLink
+from sandboxes.providers.ids import is_sandbox_id, is_snapshot_id, new_sandbox_id, new_snapshot_id
 from sandboxes.sandbox import Sandbox
 from sandboxes.toolbox.attached import ToolboxSandbox
 from sandboxes.toolbox.client import connect

@@ -12,8 +12,9 @@ from typing import Any, Final
 from daytona import CreateSandboxFromImageParams, CreateSandboxFromSnapshotParams, Image, Resources
 
 from sandboxes.errors import InvalidSpec, Unsupported
-from sandboxes.providers.base import GIB, SandboxHandle, SandboxSpec, is_sandbox_id
+from sandboxes.providers.base import GIB, SandboxHandle, SandboxSpec
 from sandboxes.providers.daytona.building import BUILT
+from sandboxes.providers.ids import is_sandbox_id
 
 NAME: Final = "daytona"
 TOLD: Final = "fanfold.told"

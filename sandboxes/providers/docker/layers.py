@@ -19,9 +19,9 @@ from docker import APIClient
 from docker.errors import NotFound
 
 from sandboxes.errors import SandboxError, SandboxGone, SandboxNotFound
-from sandboxes.providers.base import is_sandbox_id
 from sandboxes.providers.docker import container, images, layout
 from sandboxes.providers.docker.waiting import until_not_busy
+from sandboxes.providers.ids import is_sandbox_id
 
 FOLDERS_CAP: Final = 3000
 """Bytes of the paths that one sandbox stands on; the kernel takes a page for all options of a mount."""

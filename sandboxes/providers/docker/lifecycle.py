@@ -12,9 +12,10 @@ from docker import APIClient
 from docker.errors import NotFound
 
 from sandboxes.errors import InvalidSpec, SandboxError, SandboxGone, SandboxNotFound
-from sandboxes.providers.base import SandboxSpec, is_sandbox_id
+from sandboxes.providers.base import SandboxSpec
 from sandboxes.providers.docker import container, images, layers, layout, porters, users, waiting
 from sandboxes.providers.docker.stream import FirstLines, attach_stdio
+from sandboxes.providers.ids import is_sandbox_id
 
 BOOT_SECONDS: Final = 60.0
 """How long a sandbox may take from its start to its first line."""

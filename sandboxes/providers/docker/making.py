@@ -9,10 +9,11 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from sandboxes.providers.base import SandboxHandle, SandboxSpec, lifetime_stamps, new_sandbox_id
+from sandboxes.providers.base import SandboxHandle, SandboxSpec, lifetime_stamps
 from sandboxes.providers.docker import container, images, layers, layout, lifecycle, porters, users
 from sandboxes.providers.docker.engine import Engine
 from sandboxes.providers.docker.stream import FirstLines
+from sandboxes.providers.ids import new_sandbox_id
 from sandboxes.providers.standing import to_its_end
 
 

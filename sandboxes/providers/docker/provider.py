@@ -20,10 +20,7 @@ from sandboxes.providers.base import (
     SandboxSpec,
     Scope,
     SnapshotHandle,
-    is_sandbox_id,
-    is_snapshot_id,
     lifetime_stamps,
-    new_snapshot_id,
 )
 from sandboxes.providers.context import prepared
 from sandboxes.providers.docker import building, container, images, layers, layout, lifecycle, snapshots
@@ -31,6 +28,7 @@ from sandboxes.providers.docker.engine import Engine
 from sandboxes.providers.docker.exec import ContainerExec
 from sandboxes.providers.docker.making import Maker
 from sandboxes.providers.docker.stream import Demultiplexer
+from sandboxes.providers.ids import is_sandbox_id, is_snapshot_id, new_snapshot_id
 from sandboxes.sandbox import Sandbox
 from sandboxes.toolbox.attached import ToolboxSandbox
 from sandboxes.toolbox.client import connect

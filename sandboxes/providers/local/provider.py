@@ -30,12 +30,9 @@ from sandboxes.providers.base import (
     SandboxSpec,
     Scope,
     SnapshotHandle,
-    is_sandbox_id,
-    is_snapshot_id,
     lifetime_stamps,
-    new_sandbox_id,
-    new_snapshot_id,
 )
+from sandboxes.providers.ids import is_sandbox_id, is_snapshot_id, new_sandbox_id, new_snapshot_id
 from sandboxes.providers.local import cgroups, jail, launch, snapshots, system
 from sandboxes.providers.local.layers import HUSK, Below, Layers
 from sandboxes.providers.local.processes import Process

@@ -12,7 +12,8 @@ import modal
 from modal.exception import AlreadyExistsError
 
 from sandboxes.errors import FanfoldSandboxError, ProviderUnavailable, SandboxError, SandboxNotFound
-from sandboxes.providers.base import SandboxHandle, SandboxSpec, lifetime_stamps, new_sandbox_id
+from sandboxes.providers.base import SandboxHandle, SandboxSpec, lifetime_stamps
+from sandboxes.providers.ids import new_sandbox_id
 from sandboxes.providers.modal import layout, tags
 from sandboxes.providers.modal.building import BUILD_SECONDS
 from sandboxes.providers.modal.exec import SandboxExec

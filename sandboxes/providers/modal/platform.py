@@ -15,7 +15,7 @@ from modal.config import config
 from modal.exception import SandboxTerminatedError, SandboxTimeoutError
 
 from sandboxes.errors import ProviderUnavailable, SandboxError, SandboxGone, SandboxNotFound
-from sandboxes.providers.base import is_sandbox_id
+from sandboxes.providers.ids import is_sandbox_id
 from sandboxes.providers.modal.errors import KEYS, Late, translated
 
 CONNECT_SECONDS: Final = 15.0

@@ -23,9 +23,9 @@ from sandboxes.providers.base import (
     SandboxSpec,
     Scope,
     SnapshotHandle,
-    new_snapshot_id,
 )
 from sandboxes.providers.context import prepared
+from sandboxes.providers.ids import new_snapshot_id
 from sandboxes.providers.modal import building, layout, making, snapshots, tags
 from sandboxes.providers.modal.exec import SandboxExec
 from sandboxes.providers.modal.platform import Platform

@@ -15,7 +15,8 @@ import modal
 from modal.experimental import image_delete
 
 from sandboxes.errors import SandboxGone, SandboxNotFound
-from sandboxes.providers.base import SnapshotHandle, is_snapshot_id
+from sandboxes.providers.base import SnapshotHandle
+from sandboxes.providers.ids import is_snapshot_id
 from sandboxes.providers.modal.platform import Platform
 
 SNAPSHOT_SECONDS: Final = 300.0

@@ -23,9 +23,10 @@ from sandboxes.errors import (
     SandboxNotFound,
     Unsupported,
 )
-from sandboxes.providers.base import SandboxHandle, SandboxSpec, new_sandbox_id
+from sandboxes.providers.base import SandboxHandle, SandboxSpec
 from sandboxes.providers.docker import DockerProvider, images, layout, porters, waiting
 from sandboxes.providers.docker.stream import Demultiplexer
+from sandboxes.providers.ids import new_sandbox_id
 from sandboxes.sandbox import CommandSpec
 from sandboxes.toolbox.client import connect
 from sandboxes.toolbox.helper import wire

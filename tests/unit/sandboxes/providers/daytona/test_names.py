@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandboxes.errors import SandboxNotFound
-from sandboxes.providers.base import SandboxSpec, SnapshotHandle, new_snapshot_id
+from sandboxes.providers.base import SandboxSpec, SnapshotHandle
 from sandboxes.providers.daytona import names
+from sandboxes.providers.ids import new_snapshot_id
 
 
 def snapshot(labels, spec=None, workdir="/workspace"):

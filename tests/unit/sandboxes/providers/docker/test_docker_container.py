@@ -3,9 +3,10 @@
 import pytest
 
 from sandboxes.errors import InvalidSpec
-from sandboxes.providers.base import SandboxSpec, is_sandbox_id
+from sandboxes.providers.base import SandboxSpec
 from sandboxes.providers.docker import container, layout
 from sandboxes.providers.docker.users import NOBODY_IN_PARTICULAR, ROOT
+from sandboxes.providers.ids import is_sandbox_id
 
 SANDBOX = "sbx-0123456789abcdef"
 

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from dataclasses import fields
-from pathlib import Path
+
+from written import ROOT, main
 
 from sandboxes.providers.base import Capabilities, SandboxProvider
 from sandboxes.providers.daytona import DaytonaProvider
@@ -16,7 +16,7 @@ from sandboxes.providers.docker import DockerProvider
 from sandboxes.providers.local import LocalProvider
 from sandboxes.providers.modal import ModalProvider
 
-PAGE = Path(__file__).parents[1] / "docs" / "providers.md"
+PAGE = ROOT / "docs" / "providers.md"
 BEGIN, END = "<!-- capabilities: scripts/capabilities.py -->\n", "<!-- end of capabilities -->\n"
 PROVIDERS: tuple[type[SandboxProvider], ...] = (LocalProvider, DockerProvider, ModalProvider, DaytonaProvider)
 ASKED = {
@@ -63,18 +63,5 @@ def page() -> str:
     return f"{before}{BEGIN}\n{table()}\n\n{END}{rest.partition(END)[2]}"
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Write, or check."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; say when the table is stale")
-    wanted = page()
-    if parser.parse_args(arguments).check and wanted != PAGE.read_text():
-        sys.stderr.write(f"docs/{PAGE.name} is stale: python scripts/capabilities.py\n")
-        return 1
-    if wanted != PAGE.read_text():
-        PAGE.write_text(wanted)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__file__, __doc__, {PAGE: page()}))

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Iterator, Mapping
@@ -13,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from written import ROOT, main
 
-ROOT = Path(__file__).parents[1]
 CHART = ROOT / "helm" / "fanfold"
 BEGIN, END = "<!-- values: scripts/chart.py -->\n", "<!-- end of values -->\n"
 COPIED = {"files/rules": ("infra/prometheus", "*.yaml"), "files/dashboards": ("infra/grafana/dashboards", "*.json")}
@@ -58,30 +57,5 @@ def wanted() -> dict[Path, str]:
     return found
 
 
-def surplus(files: Mapping[Path, str]) -> list[Path]:
-    """Copies of what is not there any more."""
-    return [path for folder in COPIED for path in sorted((CHART / folder).glob("*")) if path not in files]
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Write, or check."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; say what is stale")
-    check = parser.parse_args(arguments).check
-    files = wanted()
-    stale = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
-    gone = surplus(files)
-    if check:
-        for path in stale + gone:
-            sys.stderr.write(f"{path.relative_to(ROOT)} is stale: python scripts/chart.py\n")
-        return 1 if stale or gone else 0
-    for path in stale:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(files[path])
-    for path in gone:
-        path.unlink()
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__file__, __doc__, wanted(), [CHART / folder for folder in COPIED]))

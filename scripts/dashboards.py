@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from written import ROOT, main
 
-ROOT = Path(__file__).parents[1]
 GRAFANA = ROOT / "infra" / "grafana"
 SCHEMA = 39
 """The version of the model of dashboards: that of Grafana 11. Later ones bring it up to date as they load it."""
@@ -100,25 +99,5 @@ def wanted() -> dict[Path, str]:
     return {GRAFANA / "dashboards" / f"{name}.json": json.dumps(one, indent=1) + "\n" for name, one in made.items()}
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Write, or check."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; say what is stale")
-    check = parser.parse_args(arguments).check
-    files = wanted()
-    stale = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
-    gone = [path for path in sorted((GRAFANA / "dashboards").glob("*")) if path not in files]
-    if check:
-        for path in stale + gone:
-            sys.stderr.write(f"{path.relative_to(ROOT)} is stale: python scripts/dashboards.py\n")
-        return 1 if stale or gone else 0
-    for path in stale:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(files[path])
-    for path in gone:
-        path.unlink()
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__file__, __doc__, wanted(), [GRAFANA / "dashboards"]))

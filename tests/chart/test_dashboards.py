@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import yaml
 
-from scripts.dashboards import WIDTH
 from tests.chart.charts import CHART, ROOT, render, values_of
 from tests.chart.test_rules import PROMETHEUS_LABELS, documented, rules
 from tests.conftest import missing
@@ -22,6 +21,8 @@ from tests.conftest import missing
 DASHBOARDS = sorted((ROOT / "infra" / "grafana" / "dashboards").glob("*.json"))
 PROVISIONING = ROOT / "infra" / "grafana" / "provisioning"
 SECONDS = 60
+WIDTH = 24
+"""Columns of Grafana's grid."""
 
 Dashboard = dict[str, Any]
 each = pytest.mark.parametrize("file", DASHBOARDS, ids=lambda file: file.stem)

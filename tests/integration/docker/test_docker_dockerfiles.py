@@ -1,40 +1,32 @@
 """A sandbox of a Dockerfile on docker: the engine builds it once, within the run's network, and what is old goes again."""
 
 import time
-import uuid
 
-import docker
 import pytest
 
 from sandboxes.errors import ImageBuildFailed, ImageNotFound, InvalidSpec, SandboxNotFound
 from sandboxes.providers.base import SandboxSpec
-from sandboxes.providers.docker import DockerProvider, building, layout
+from sandboxes.providers.docker import building, layout
 from sandboxes.providers.dockerfile import Dockerfile
+from tests.dockerfiles import Specs
+from tests.integration.docker.conftest import BASE
 
 pytestmark = pytest.mark.docker
 
-BASE = "fanfold-test/base:latest"
-
 
 @pytest.fixture
-def api():
-    client = docker.APIClient(version="auto")
-    yield client
-    client.close()
-
-
-@pytest.fixture
-async def provider(api):
+def built_here(api):
+    """What was built meanwhile goes again."""
     before = built(api)
-    labels = {"test": uuid.uuid4().hex}
-    made = DockerProvider(BASE, pull="never")
-    made.labels = labels
-    yield made
-    for handle in await made.find(labels):
-        await made.destroy(handle)
-    await made.aclose()
+    yield
     for image in built(api) - before:
         api.remove_image(image, force=True)
+
+
+@pytest.fixture
+def provider(built_here, provider, labels):
+    provider.labels = labels
+    return provider
 
 
 def built(api):
@@ -44,16 +36,7 @@ def built(api):
 
 @pytest.fixture
 def spec(tmp_path):
-    """A spec of a Dockerfile with these lines after FROM, and a file beside it that no other test has."""
-    (tmp_path / "file").write_text(uuid.uuid4().hex)
-
-    def spec(*lines, **fields):
-        (tmp_path / "Dockerfile").write_text("\n".join([f"FROM {BASE}", *lines]) + "\n")
-        network = fields.pop("build_network", None)
-        return SandboxSpec(dockerfile=Dockerfile(path=str(tmp_path / "Dockerfile"), network=network), **fields)
-
-    spec.content = (tmp_path / "file").read_text()
-    return spec
+    return Specs(tmp_path, BASE)
 
 
 async def said(provider, spec, command):

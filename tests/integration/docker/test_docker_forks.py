@@ -3,30 +3,15 @@
 import asyncio
 import json
 import random
-import uuid
 
-import docker
 import pytest
 
 from sandboxes.errors import SandboxError
 from sandboxes.providers.base import Resources, SandboxHandle, SandboxSpec
 from sandboxes.providers.docker import DockerProvider, images, layers, layout
+from tests.integration.docker.conftest import BASE, tidied
 
 pytestmark = pytest.mark.docker
-
-BASE = "fanfold-test/base:latest"
-
-
-@pytest.fixture
-def api():
-    client = docker.APIClient(version="auto")
-    yield client
-    client.close()
-
-
-@pytest.fixture
-def labels():
-    return {"test": uuid.uuid4().hex}
 
 
 class Elsewhere(DockerProvider):
@@ -34,21 +19,6 @@ class Elsewhere(DockerProvider):
 
     def _stacks(self, info):
         return False
-
-
-async def tidied(made, labels):
-    for handle in await made.find(labels):
-        await made.destroy(handle)
-    for snapshot in await made.find_snapshots(labels):
-        await made.delete_snapshot(snapshot)
-    await made.aclose()
-
-
-@pytest.fixture
-async def provider(labels):
-    made = DockerProvider(BASE, pull="never")
-    yield made
-    await tidied(made, labels)
 
 
 @pytest.fixture

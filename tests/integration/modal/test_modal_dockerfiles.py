@@ -1,6 +1,5 @@
 """A sandbox of a Dockerfile on modal: the platform builds it, and what it may not run there is refused before."""
 
-import uuid
 
 import pytest
 
@@ -8,6 +7,7 @@ from sandboxes.errors import ImageBuildFailed, Unsupported
 from sandboxes.providers.base import SandboxSpec
 from sandboxes.providers.dockerfile import Dockerfile
 from sandboxes.providers.modal import ModalProvider
+from tests.dockerfiles import Specs
 from tests.integration.modal.conftest import IMAGE
 
 pytestmark = pytest.mark.docker
@@ -15,17 +15,9 @@ pytestmark = pytest.mark.docker
 
 @pytest.fixture
 def spec(tmp_path):
-    """A spec of a Dockerfile with these lines after FROM, and a file beside it that no other test has."""
-    (tmp_path / "file").write_text(uuid.uuid4().hex)
     (tmp_path / "secret").write_text("not for the image")
     (tmp_path / ".dockerignore").write_text("secret\n")
-
-    def spec(*lines, network="public", **fields):
-        (tmp_path / "Dockerfile").write_text("\n".join([f"FROM {IMAGE}", *lines]) + "\n")
-        return SandboxSpec(dockerfile=Dockerfile(path=str(tmp_path / "Dockerfile"), network=network), **fields)
-
-    spec.content = (tmp_path / "file").read_text()
-    return spec
+    return Specs(tmp_path, IMAGE, build_network="public")
 
 
 async def said(provider, handle, command):
@@ -68,5 +60,5 @@ async def test_what_runs_where_nothing_keeps_it_from_the_network_is_refused(prov
 
 
 async def test_a_dockerfile_that_runs_nothing_needs_no_network(provider, labels, spec):
-    handle = await provider.create(spec("COPY file /f", network=None), labels)
+    handle = await provider.create(spec("COPY file /f", build_network=None), labels)
     assert await said(provider, handle, "cat /f") == spec.content

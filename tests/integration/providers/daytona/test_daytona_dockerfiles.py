@@ -1,6 +1,5 @@
 """A sandbox of a Dockerfile on daytona: the platform builds it, and what it may not run there is refused before."""
 
-import uuid
 
 import pytest
 from daytona import CreateSandboxFromImageParams, Image
@@ -10,6 +9,7 @@ from sandboxes.errors import ImageBuildFailed, InvalidSpec, ProviderUnavailable,
 from sandboxes.providers.base import SandboxSpec
 from sandboxes.providers.daytona import account
 from sandboxes.providers.dockerfile import Dockerfile
+from tests.dockerfiles import Specs
 from tests.integration.providers.daytona.conftest import LABELS, there, until
 
 IMAGE = "fanfold-test/base:latest"
@@ -28,20 +28,12 @@ def _storage_without_tls(monkeypatch):
 
 @pytest.fixture
 def spec(tmp_path):
-    """A spec of a Dockerfile with these lines after FROM, and a file beside it that no other test has."""
-    (tmp_path / "file").write_text(uuid.uuid4().hex)
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "tool").write_text("#!/bin/sh\necho tool\n")
     (tmp_path / "sub" / "tool").chmod(0o755)
     (tmp_path / "secret").write_text("not for the image")
     (tmp_path / ".dockerignore").write_text("secret\n")
-
-    def spec(*lines, network="public", **fields):
-        (tmp_path / "Dockerfile").write_text("\n".join([f"FROM {IMAGE}", *lines]) + "\n")
-        return SandboxSpec(dockerfile=Dockerfile(path=str(tmp_path / "Dockerfile"), network=network), **fields)
-
-    spec.content = (tmp_path / "file").read_text()
-    return spec
+    return Specs(tmp_path, IMAGE, build_network="public")
 
 
 async def said(provider, handle, command):

@@ -44,13 +44,13 @@ class Account:
         self._met: dict[str, AsyncSandbox] = {}
 
     def meet(self, sandbox: AsyncSandbox) -> None:
-        """Keep what was just made or looked at, so that it need not be asked for again: see `known`."""
+        """Keep what was just made or looked at, so that it need not be asked for again: see `take`."""
         self._met.pop(sandbox.name, None)
         self._met[sandbox.name] = sandbox
         if len(self._met) > MET:
             del self._met[next(iter(self._met))]
 
-    def known(self, name: str) -> AsyncSandbox | None:
+    def take(self, name: str) -> AsyncSandbox | None:
         """What was met under this name, once. It may have ended meanwhile: whoever asks something of it is told."""
         return self._met.pop(name, None)
 

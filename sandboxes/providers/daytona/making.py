@@ -112,7 +112,7 @@ async def remove(account: Account, name: str) -> None:
     What is gone, or going, is no error; what the platform is busy with is waited for.
     """
     end = time.monotonic() + REMOVE_SECONDS
-    account.known(name)  # which says nothing of a fork that another process has begun since
+    account.take(name)  # which says nothing of a fork that another process has begun since
     while (found := await account.find(name)) is not None and state_of(found) != "destroying":
         one = found
         kept = one.labels.get(records.KEEPING, "")

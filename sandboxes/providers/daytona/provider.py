@@ -154,7 +154,7 @@ class DaytonaProvider(SandboxProvider):
 
     async def attach(self, handle: SandboxHandle) -> Sandbox:
         """See `SandboxProvider`."""
-        found = self._account.known(handle.id) or await self.running(handle)
+        found = self._account.take(handle.id) or await self.running(handle)
         workdir = str(handle.data.get("workdir") or "/workspace")
         transport = handle.data.get("transport") or await self._transport(found, handle.id)
         if transport == "sh":

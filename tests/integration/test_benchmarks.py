@@ -161,7 +161,7 @@ LONG = ("upload 10 MB", "download 10 MB")
     ("bench", "least"),
     [pytest.param(clouds.modal, 38, marks=pytest.mark.docker, id="modal"), pytest.param(clouds.daytona, 52, id="daytona")],
 )
-def test_on_clouds_every_operation_takes_fewer_requests_than_the_peers(bench, least):
+def test_on_clouds_every_operation_of_a_backend_takes_fewer_requests_than_its_peer(bench, least):
     if not os.environ.get("CI") and not clouds.installed():
         pytest.skip("the peers are not installed: make bench")
     rows = measure.measured(bench, QUICK)

@@ -30,7 +30,7 @@ PROJECT_FILES = 200
 
 
 @pytest.fixture(
-    scope="module", params=[pytest.param("modal", marks=pytest.mark.docker), "daytona", "daytona, forks of its own"]
+    scope="module", params=[pytest.param("modal", marks=pytest.mark.docker), "daytona", "daytona, virtual machines"]
 )
 def cloud(request: pytest.FixtureRequest) -> Iterator[Cloud]:
     if request.param == "modal":

@@ -49,14 +49,19 @@ def launch(
     owner: int | None,
     name: str,
 ) -> None:
-    """Start bubblewrap, detached from this process; the helper is held back until its limits are set."""
+    """Start bubblewrap, detached from this process; the helper is held back until its limits are set.
+
+    Bubblewrap holds both ends of its status pipe: without a reader, one whose maker is killed dies of writing to it, and leaves
+    the process that it has started waiting for ever.
+    """
     status_read, status_write = os.pipe()
     block_read, block_write = os.pipe()
-    arguments = [*arguments, "--json-status-fd", str(status_write), "--block-fd", str(block_read)]
+    status = ["--json-status-fd", str(status_write), "--sync-fd", str(status_read)]
+    arguments = [*arguments, *status, "--block-fd", str(block_read)]
     try:
         with (layout / "log").open("wb") as log, _hidden(arguments) as hidden:
             command = ["./bwrap", "--args", str(hidden), "--", *helper]
-            inherited = (listener.fileno(), status_write, block_read, hidden)
+            inherited = (listener.fileno(), status_read, status_write, block_read, hidden)
             # The shell leaves at once: whoever reaps orphans reaps the sandbox, however long we live.
             subprocess.run(
                 ["/bin/sh", "-c", '"$@" & ', "sh", *command],

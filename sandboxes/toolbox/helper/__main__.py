@@ -65,9 +65,7 @@ def _serve(arguments):
     os.chdir(arguments.workdir)
     limits = (arguments.lifetime, arguments.idle, arguments.unclaimed)
     server = Server(listener, arguments.state, arguments.workdir, arguments.upper, *limits)
-    if arguments.stdio:
-        server.welcome(_on_stdio())
-    server.run()
+    server.run(_on_stdio() if arguments.stdio else None)
     os._exit(0)
 
 

@@ -37,8 +37,12 @@ class Server:
         self._stopping = False
         self._connections = set()
 
-    def run(self):
-        """Serve until the lifetime is over, the idle limit is reached or SIGTERM comes. Commands are killed then."""
+    def run(self, first=None):
+        """Serve until the lifetime is over, the idle limit is reached or SIGTERM comes. Commands are killed then.
+
+        `first` is the socket of a client that is there already. It is served when all threads are there: what it asks for may
+        take every process that the sandbox can have.
+        """
         signal.set_wakeup_fd(self._commands.wake_fd, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
@@ -47,6 +51,8 @@ class Server:
         signal.signal(signal.SIGTERM, self._stop)
         for _ in range(THREADS):
             threading.Thread(target=self._work, daemon=True).start()
+        if first is not None:
+            self.welcome(first)
         self._listener.setblocking(False)
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         while not self._stopping and not self._over():

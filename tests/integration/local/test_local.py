@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import textwrap
@@ -150,6 +151,50 @@ async def test_giving_up_while_it_is_made_leaves_no_process(provider, moment):
         await provider.destroy(handle)
     mark = f"MARK=moment-{moment}-{os.getpid()}".encode()
     assert not any(mark in environment(path) for path in Path("/proc").glob("[0-9]*/environ"))
+
+
+async def test_bubblewrap_whose_maker_was_killed_leaves_no_process(provider, tmp_path):
+    """It comes to write its status when nobody is there to read it; the sandbox then waits for a client, and ends."""
+    script = textwrap.dedent(
+        """
+        import asyncio, os, signal, subprocess, sys
+        from pathlib import Path
+        from sandboxes.providers.base import SandboxSpec
+        from sandboxes.providers.local import LocalProvider, launch
+
+        run = subprocess.run
+
+        def run_late(command, **options):
+            return run([word.replace('"$@" &', '(sleep 0.5; exec "$@") &') for word in command], **options)
+
+        async def main():
+            provider = LocalProvider(Path(sys.argv[1]))
+            await provider.capabilities()
+            launch.subprocess.run = run_late
+            launch.UNCLAIMED_SECONDS = 1.0
+            launch._first_process = lambda status: os.kill(os.getpid(), signal.SIGKILL)
+            await provider.create(SandboxSpec())
+
+        asyncio.run(main())
+        """
+    )
+    done = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", script, str(tmp_path)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert writing_below(provider._sandboxes), "it has begun"
+
+    async with asyncio.timeout(20):
+        while writing_below(provider._sandboxes):  # noqa: ASYNC110 - no process of ours ends with it
+            await asyncio.sleep(0.1)
+
+
+def writing_below(folder):
+    """The processes whose output goes to a file below this folder."""
+    found = []
+    for link in Path("/proc").glob("[0-9]*/fd/1"):
+        with contextlib.suppress(OSError):
+            if link.readlink().is_relative_to(folder):
+                found.append(link.parts[2])
+    return found
 
 
 def environment(path):

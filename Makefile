@@ -24,7 +24,7 @@ check: $(VENV)/dev
 
 test: $(VENV)/dev
 	PYTHON=$(CURDIR)/$(BIN)/python sh scripts/prepare-tests.sh
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(TESTS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --reruns 1 $(TESTS)
 
 test-cloud: $(VENV)/dev
 	FANFOLD_TEST_CLOUD=1 $(BIN)/pytest -rs tests/cloud

@@ -39,6 +39,15 @@ def engine_problem() -> str | None:
     return None
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """With `--reruns`: how those tests failed at first that were run again. Each is a bug, of the test or of what it tests."""
+    for report in terminalreporter.stats.get("rerun", ()):
+        terminalreporter.section(f"failed, and was run again: {report.nodeid}")
+        terminalreporter.write_line(report.longreprtext)
+        for title, text in report.sections:
+            terminalreporter.write_line(f"--- {title}\n{text}")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def given_servers() -> Iterator[dict[str, str]]:
     """The variables that name servers for tests. They leave the environment: the processes under test would refuse them."""

@@ -19,7 +19,7 @@ from sandboxes.providers.local import cgroups, jail, system
 from sandboxes.providers.local.processes import Process
 from sandboxes.providers.local.removal import remove_tree
 
-START_SECONDS = 20.0
+START_SECONDS = 60.0
 """How long a new sandbox may take to answer."""
 UNCLAIMED_SECONDS = 60.0
 """After which a sandbox ends that nobody ever connected to: who made it was killed in the middle."""

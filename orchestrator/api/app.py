@@ -14,7 +14,7 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi.openapi.utils import get_openapi
 
 from orchestrator.api.bodies import BodyCap
-from orchestrator.api.ends import Ends
+from orchestrator.api.heads import Heads
 from orchestrator.api.limits import RateLimits
 from orchestrator.api.problems import PROBLEMS, Problem, add_problem_handlers
 from orchestrator.api.queries import PREFIX, known_parameters
@@ -83,8 +83,7 @@ def create_app(service: Service, *, stopping: Callable[[], bool] = lambda: False
     app.state.service = service
     app.state.limits = RateLimits(service.broker_url)
     app.state.batches = Turns(total=BATCHES_AT_ONCE, each=BATCHES_OF_A_TENANT)
-    app.state.ends = Ends(service.broker_url)
-    app.state.stopping = stopping
+    app.state.heads = Heads(service.heads, service.broker_url, stopping=stopping)
     app.state.parameters = {}
     add_problem_handlers(app)
     for router in ROUTERS:
@@ -114,13 +113,13 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
     sweeper = asyncio.create_task(_sweep(service))
-    app.state.ends.listen()
+    app.state.heads.start()
     yield
     sweeper.cancel()
     with suppress(asyncio.CancelledError):
         await sweeper
     app.state.limits.close()
-    await asyncio.to_thread(app.state.ends.close)
+    await app.state.heads.close()
 
 
 async def _sweep(service: Service) -> None:

@@ -1,4 +1,4 @@
-"""Following a run over HTTP: its events as they come, and its end.
+"""Following runs over HTTP: their events as they come, and their end.
 
 Each look at the record is a short call in a thread; between two looks nothing is held but the connection. So a client that
 leaves, or a server that ends, stops it at the next look.
@@ -6,86 +6,71 @@ leaves, or a server that ends, stops it at the next look.
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
 
 from sse_starlette.event import ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 
-from orchestrator.api.ends import Ends
+from orchestrator.api.heads import Heads
 from orchestrator.api.shapes import EventModel
 from orchestrator.runs.models import Event, Run
 from orchestrator.service import Service
 
-FIRST_POLL = 0.01
-"""Seconds between two looks while things happen."""
-LAST_POLL = 0.5
-"""Seconds between two looks when nothing has happened for a while."""
-GROWTH = 1.2
-"""How much longer each pause is than the one before: nobody waits a fifth longer than the run takes."""
 PAGE = 200
 """Events that one look takes."""
 RETRY = 1000
 """Milliseconds after which a client that lost its connection is to come again."""
+NEVER = 2**63
+"""More than the number of any event."""
+
+Page = tuple[Sequence[Event], bool]
+"""Events, and whether none comes after them."""
 
 
-class Pace:
-    """Pauses between looks that grow while nothing happens."""
+class Following:
+    """A tenant's runs, followed by one request."""
 
-    def __init__(self) -> None:
-        self._pause = FIRST_POLL
+    def __init__(self, service: Service, heads: Heads) -> None:
+        self._service = service
+        self._heads = heads
 
-    def reset(self) -> None:
-        """Something has happened."""
-        self._pause = FIRST_POLL
+    async def stream(self, run_id: str, after: int) -> AsyncIterator[ServerSentEvent]:
+        """The events of a run after the one numbered `after`, until its end or the server's."""
+        with self._heads.follow(run_id, eager=True) as follower:
+            while not self._heads.stopping():
+                page, ended = await self._look(run_id, after, PAGE)
+                for event in page:
+                    after = event.seq
+                    data = EventModel.of(event).model_dump_json()
+                    yield ServerSentEvent(data=data, id=str(after), event=event.type, retry=RETRY)
+                if ended:
+                    return
+                await follower.news(after)
 
-    async def wait(self, at_most: float = LAST_POLL) -> None:
-        """Pause."""
-        await asyncio.sleep(max(0.0, min(self._pause, at_most)))
-        self._pause = min(self._pause * GROWTH, LAST_POLL)
-
-
-async def stream_events(
-    service: Service, run_id: str, after: int, stopping: Callable[[], bool]
-) -> AsyncIterator[ServerSentEvent]:
-    """The events of a run after the one numbered `after`, until its end or the server's."""
-    pace = Pace()
-    while not stopping():
-        page, ended = await run_in_threadpool(service.events_after, run_id, after, PAGE)
-        for event in page:
-            after = event.seq
-            yield ServerSentEvent(data=EventModel.of(event).model_dump_json(), id=str(after), event=event.type, retry=RETRY)
-        if ended:
-            return
-        if page:
-            pace.reset()
-        if len(page) < PAGE:
-            await pace.wait()
-
-
-async def next_events(
-    service: Service, run_id: str, after: int, *, limit: int, wait: float, stopping: Callable[[], bool]
-) -> tuple[Sequence[Event], bool]:
-    """The events after the one numbered `after`, as soon as there are any, or after `wait` seconds; and whether it is over."""
-    pace, deadline = Pace(), time.monotonic() + wait
-    while True:
-        page, ended = await run_in_threadpool(service.events_after, run_id, after, limit)
-        left = deadline - time.monotonic()
-        if page or ended or left <= 0 or stopping():
+    async def next_page(self, run_id: str, after: int, *, limit: int, wait: float) -> Page:
+        """At most `limit` events after the one numbered `after`, as soon as there are any, or after `wait` seconds."""
+        deadline = time.monotonic() + wait
+        page, ended = await self._look(run_id, after, limit)
+        if page or ended or not wait:
             return page, ended
-        await pace.wait(left)
+        with self._heads.follow(run_id, eager=True) as follower:
+            while not (page or ended or self._heads.stopping()) and (left := deadline - time.monotonic()) > 0:
+                await follower.news(after, left)
+                page, ended = await self._look(run_id, after, limit)
+        return page, ended
 
+    async def end(self, run_id: str, timeout: float) -> Run:
+        """The run when it has ended, or as it is after `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        run = await run_in_threadpool(self._service.get, run_id)
+        if run.status.terminal or not timeout:
+            return run
+        with self._heads.follow(run.id, eager=False) as follower:
+            while not (run.status.terminal or self._heads.stopping()) and (left := deadline - time.monotonic()) > 0:
+                await follower.news(NEVER, left)
+                run = await run_in_threadpool(self._service.get, run.id)
+        return run
 
-async def wait_for_end(service: Service, run_id: str, ends: Ends, *, timeout: float, stopping: Callable[[], bool]) -> Run:
-    """The run when it has ended, or as it is after `timeout` seconds. A look now and then is for word that was lost."""
-    deadline = time.monotonic() + timeout
-    run = await run_in_threadpool(service.get, run_id)
-    with ends.of(run.id) as ended:
-        while not run.status.terminal and not stopping() and (left := deadline - time.monotonic()) > 0:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(ended.wait(), min(LAST_POLL, left))
-            ended.clear()
-            run = await run_in_threadpool(service.get, run.id)
-    return run
+    async def _look(self, run_id: str, after: int, limit: int) -> Page:
+        return await run_in_threadpool(self._service.events_after, run_id, after, limit)

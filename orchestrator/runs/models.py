@@ -241,6 +241,19 @@ class NewEvent:
 
 
 @dataclass(frozen=True)
+class Head:
+    """How far a run is: what those who follow it have to know before they look for more."""
+
+    last_seq: int
+    """The number of its last event; 0 before the first."""
+    ended: bool
+
+    def beyond(self, seq: int) -> bool:
+        """Whether there are events after this one, or none are to come."""
+        return self.ended or self.last_seq > seq
+
+
+@dataclass(frozen=True)
 class Event:
     """Something that happened in a run. `seq` counts from 1 without gaps.
 

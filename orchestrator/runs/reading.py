@@ -13,7 +13,7 @@ from orchestrator.runs.columns import UtcDateTime
 from orchestrator.runs.database import Database, attempt_of, get_run, run_of
 from orchestrator.runs.files import FROZEN_NAMES, RESERVED
 from orchestrator.runs.leases import MAX_LOST, patience
-from orchestrator.runs.models import DEFAULT_TENANT, Artifact, Attempt, Event, ModelUsage, Run, RunStatus, WorkerInfo
+from orchestrator.runs.models import DEFAULT_TENANT, Artifact, Attempt, Event, Head, ModelUsage, Run, RunStatus, WorkerInfo
 
 WORKER_TTL = 10.0
 """Seconds without a sign of life after which nobody counts on a worker."""
@@ -78,6 +78,13 @@ class Reader(Database):
                 raise RunNotFound(f"there is no run '{run_id}'; `fanfold runs ls` lists them")
             page = _events(connection, run_id, after, limit) if run.last_seq > after else []
         return page, page[-1].type == "run.finished" if page else RunStatus(run.status).terminal
+
+    def heads(self, run_ids: Collection[str]) -> dict[str, Head]:
+        """How far each of these runs is, whoever's they are; those that are gone are left out."""
+        c = t.runs.c
+        query = select(c.id, c.last_seq, c.status).where(c.id.in_(run_ids))
+        with self._reading() as connection:
+            return {row.id: Head(row.last_seq, RunStatus(row.status).terminal) for row in connection.execute(query)}
 
     def attempts(self, run_id: str) -> list[Attempt]:
         """The attempts at a run, in order."""

@@ -19,7 +19,7 @@ from orchestrator.errors import (
     WorkerUnavailable,
 )
 from orchestrator.runs.listing import Filters, Listing, Page
-from orchestrator.runs.models import Artifact, Attempt, Event, ModelUsage, NewRun, Run, RunError, RunStatus, WorkerInfo
+from orchestrator.runs.models import Artifact, Attempt, Event, Head, ModelUsage, NewRun, Run, RunError, RunStatus, WorkerInfo
 from orchestrator.runs.reading import MAX_EVENTS
 from orchestrator.runs.retention import discard
 from orchestrator.runs.spent import Spent
@@ -280,6 +280,10 @@ class Service:
             return self._of.store.tail(run_id, after, most, tenant=self.tenant)
         except RunNotFound:
             return self._of.store.tail(self.get(run_id).id, after, most, tenant=self.tenant)
+
+    def heads(self, run_ids: Collection[str]) -> Mapping[str, Head]:
+        """How far the runs with these very ids are, of any tenant: the caller has made sure who may know it."""
+        return self._of.store.heads(run_ids)
 
     def follow(self, run_id: str, after: int = 0) -> Iterator[Event]:
         """What has happened and what happens, as it does, until the run has ended.

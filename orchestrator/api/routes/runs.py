@@ -10,7 +10,7 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 from pydantic import AwareDatetime, ConfigDict, Field, StrictBool, StringConstraints
 
 from orchestrator.api.auth import Administers, Reads, Writes
-from orchestrator.api.following import wait_for_end
+from orchestrator.api.following import Following
 from orchestrator.api.nesting import TakenObject
 from orchestrator.api.shapes import AttemptModel, Attempts, Ids, RunModel, RunPage, Runs, SpentModel, UsageModel, Usages
 from orchestrator.errors import BadInput
@@ -183,8 +183,7 @@ async def join(
     timeout: Annotated[float, Query(ge=0, le=MAX_JOIN, description="Seconds.")] = 60.0,
 ) -> RunModel:
     """Wait for the end of a run: 200 when it has ended, 202 when it goes on after `timeout` seconds."""
-    state = request.app.state
-    run = await wait_for_end(caller.service, run_id, state.ends, timeout=timeout, stopping=state.stopping)
+    run = await Following(caller.service, request.app.state.heads).end(run_id, timeout)
     if not run.status.terminal:
         response.status_code = HTTPStatus.ACCEPTED
     return RunModel.of(run)

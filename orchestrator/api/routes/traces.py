@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
 from orchestrator.api.auth import Caller, Reads
-from orchestrator.api.following import next_events, stream_events
+from orchestrator.api.following import Following
 from orchestrator.api.ranges import content, head, not_modified
 from orchestrator.api.routes.runs import MAX_PAGE, RunId
 from orchestrator.api.shapes import ArtifactModel, Artifacts, EventModel, EventPage
@@ -31,6 +31,8 @@ PING = 15
 """Seconds between two signs of life on a stream on which nothing happens."""
 SEND_TIMEOUT = 60.0
 """Seconds after which a client that reads nothing is left."""
+LAST_WORDS = 5.0
+"""Seconds that a stream has to end by itself when the server ends, before it is cut off; less than the server waits for it."""
 
 ArtifactName = Annotated[str, Path(max_length=MAX_NAME_BYTES)]
 _STREAM: dict[int | str, dict[str, Any]] = {
@@ -62,12 +64,15 @@ async def events(
     """What happens in a run, in order."""
     if last is not None:
         after = min(int(last), MAX_SEQ)
-    service, stopping = caller.service, request.app.state.stopping
-    run = await run_in_threadpool(service.get, run_id)
+    following = Following(caller.service, request.app.state.heads)
+    run = await run_in_threadpool(caller.service.get, run_id)
     if "text/event-stream" in accept:
-        stream = stream_events(service, run.id, after, stopping)
-        return EventSourceResponse(stream, ping=PING, send_timeout=SEND_TIMEOUT, headers={"Cache-Control": "no-store"})
-    page, ended = await next_events(service, run.id, after, limit=limit, wait=wait, stopping=stopping)
+        stream = following.stream(run.id, after)
+        headers = {"Cache-Control": "no-store"}
+        return EventSourceResponse(
+            stream, ping=PING, send_timeout=SEND_TIMEOUT, shutdown_grace_period=LAST_WORDS, headers=headers
+        )
+    page, ended = await following.next_page(run.id, after, limit=limit, wait=wait)
     return EventPage(items=[EventModel.of(event) for event in page], ended=ended)
 
 

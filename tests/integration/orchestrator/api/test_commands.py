@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 import httpx
@@ -18,6 +19,8 @@ from orchestrator.settings import Settings
 COMMAND = (sys.executable, "-m", "orchestrator.cli.main")
 SECONDS = 60.0
 """For a command to end, or a server to begin."""
+IDLE = 4.0
+"""Seconds without news after which a run that is followed is looked at most seldom."""
 
 
 def fanfold(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -74,6 +77,7 @@ def test_it_ends_when_it_is_told_to_and_answers_who_waits(
     with httpx.stream(
         "GET", f"{url}/v1/runs/{run['id']}/events", headers={**headers, "Accept": "text/event-stream"}, trust_env=False
     ) as answer:
+        time.sleep(IDLE)
         process.send_signal(number)
         assert answer.status_code == 200
         list(answer.iter_lines())

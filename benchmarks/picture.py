@@ -12,6 +12,8 @@ COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#8c564b", "#7f7f7f")
 STEPS = (1, 2, 2.5, 5, 10)
 LINES = 5
 """About as many lines of a grid in each direction."""
+POINTS = 200
+"""Of a curve: more could not be told apart."""
 
 Curve = Sequence[tuple[float, float]]
 
@@ -61,12 +63,17 @@ def svg(title: str, across: str, up: str, curves: Mapping[str, Curve]) -> str:
     lines.append(_text(0, 0, up, "middle", f'transform="translate(14 {(HEIGHT - BOTTOM + TOP) / 2:.0f}) rotate(-90)"'))
     for number, (name, curve) in enumerate(curves.items()):
         colour = COLOURS[number % len(COLOURS)]
-        drawn = " ".join(f"{right},{height}" for right, height in map(place, curve))
+        drawn = " ".join(f"{right},{height}" for right, height in map(place, _thinned(curve)))
         lines.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{drawn}"/>')
         at = LEFT + number * (WIDTH - LEFT - RIGHT) / len(curves)
         lines.append(f'<rect x="{at:.0f}" y="{HEIGHT - 18}" width="10" height="10" fill="{colour}"/>')
         lines.append(_text(at + 14, HEIGHT - 9, name, "start"))
     return "\n".join([*lines, "</svg>"]) + "\n"
+
+
+def _thinned(curve: Curve) -> Curve:
+    step = -(-len(curve) // POINTS)
+    return [*curve[:-1:step], curve[-1]]
 
 
 def _text(x: float, y: float, text: str, anchor: str, more: str = "") -> str:

@@ -18,7 +18,7 @@ import pytest
 import typer
 
 from benchmarks import crowd
-from orchestrator.api.following import LAST_POLL
+from orchestrator.api.heads import LAST_POLL
 from orchestrator.cli.app import app
 from orchestrator.policy import Policy, load_policy
 from orchestrator.runs.engine import POOL_OVERFLOW, POOL_SIZE
@@ -163,7 +163,7 @@ def test_the_numbers_on_the_page_about_scaling_are_those_of_the_code() -> None:
     text = " ".join((ROOT / "docs" / "scaling.md").read_text().split())
     assert f"`FANFOLD_WORKER_CONCURRENCY` ({Settings.model_fields['worker_concurrency'].default})" in text
     assert f"keep up to {POOL_SIZE} connections each, and open up to {POOL_SIZE + POOL_OVERFLOW} under load" in text
-    assert "about twice a second while nothing happens" in text
+    assert "two to four a second while nothing happens" in text
     assert LAST_POLL == 0.5
     assert f"as many as it can, up to {crowd.MOST}, and leaves a quarter" in text
     assert crowd.LEFT == 0.25

@@ -30,7 +30,7 @@ def helper_command(spec: SandboxSpec, listen_fd: int) -> list[str]:
     command = [system.python(spec.rootfs), "-I", "-S", "-B", jail.TOOLBOX]
     command += ["serve", "--listen-fd", str(listen_fd), "--state", jail.STATE, "--workdir", spec.workdir]
     command += ["--lifetime", str(spec.lifetime), "--idle", str(spec.idle_timeout or 0)]
-    command += ["--unclaimed", str(UNCLAIMED_SECONDS)]
+    command += ["--unclaimed", str(UNCLAIMED_SECONDS), "--namespace"]
     if spec.resources.disk is None:
         command += ["--upper", jail.UPPER]
     if spec.resources.pids is not None:

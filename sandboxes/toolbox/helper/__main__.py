@@ -5,6 +5,7 @@ import fcntl
 import os
 import resource
 import select
+import signal
 import socket
 import sys
 import threading
@@ -13,6 +14,8 @@ import time
 BULK = 1024 * 1024
 """Bytes that a bridge carries at once, and that a pipe or socket is asked to hold."""
 F_SETPIPE_SZ = 1031
+FIRST_CHILD = 2
+"""The helper's id in a PID namespace of its own. On the machine itself that is a thread of the kernel."""
 LINE_OUT = 3
 """With --stdio, the descriptor on which the first client is told that it was dropped: its stdout may stay open in others."""
 
@@ -33,6 +36,7 @@ def main():
     serve.add_argument("--unclaimed", type=float, default=0, help="seconds for the first client to come; 0 is for ever")
     serve.add_argument("--limit", action="append", default=[], metavar="NAME=N", help="resource limit, hard: NPROC, AS")
     serve.add_argument("--ward", action="store_true", help="drop privileges, and end every process with the server")
+    serve.add_argument("--namespace", action="store_true", help="end every process of this PID namespace with the server")
     serve.add_argument("--user", metavar="UID:GID", help="with --ward: whom root becomes")
     serve.add_argument("--stdio", action="store_true", help="the first client is on stdin and stdout; it is told `helper`")
     connect = commands.add_parser("connect")
@@ -65,7 +69,11 @@ def _serve(arguments):
     os.chdir(arguments.workdir)
     limits = (arguments.lifetime, arguments.idle, arguments.unclaimed)
     server = Server(listener, arguments.state, arguments.workdir, arguments.upper, *limits)
-    server.run(_on_stdio() if arguments.stdio else None)
+    try:
+        server.run(_on_stdio() if arguments.stdio else None)
+    finally:
+        if arguments.namespace and os.getpid() == FIRST_CHILD:
+            os.kill(-1, signal.SIGKILL)
     os._exit(0)
 
 

@@ -18,6 +18,7 @@ from sandboxes.errors import ImageNotFound, InvalidSpec, SandboxGone
 from sandboxes.providers.base import Mount, SandboxHandle, SandboxSpec
 from sandboxes.providers.local import LocalProvider, launch
 from sandboxes.providers.local.processes import Process
+from sandboxes.sandbox import CommandSpec
 from sandboxes.toolbox.helper.commands import FINISHED
 
 NOBODY = 65534
@@ -151,6 +152,16 @@ async def test_giving_up_while_it_is_made_leaves_no_process(provider, moment):
         await provider.destroy(handle)
     mark = f"MARK=moment-{moment}-{os.getpid()}".encode()
     assert not any(mark in environment(path) for path in Path("/proc").glob("[0-9]*/environ"))
+
+
+async def test_what_runs_in_a_sandbox_ends_with_its_lifetime(provider):
+    handle = await provider.create(SandboxSpec(lifetime=2))
+    async with await provider.attach(handle) as sandbox:
+        await sandbox.start(CommandSpec("setsid sleep 1000 & exec sleep 1000"))
+        assert writing_below(provider._sandboxes)
+    async with asyncio.timeout(20):
+        while provider._process(handle.id).alive():  # noqa: ASYNC110 - no process of ours ends with it
+            await asyncio.sleep(0.1)
 
 
 async def test_bubblewrap_whose_maker_was_killed_leaves_no_process(provider, tmp_path):

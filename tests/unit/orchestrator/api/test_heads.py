@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, asynccontextmanager
 
 import pytest
 
@@ -61,6 +61,18 @@ async def looks(record: Record, count: int) -> None:
             await asyncio.sleep(0.01)
 
 
+@asynccontextmanager
+async def waiting(heads: Heads, record: Record, *, known: int, eager: bool) -> AsyncIterator[asyncio.Task[None]]:
+    """Somebody waits for news of a run with three events that has been looked at; they come when the block is over."""
+    record.heads["run-1"] = Head(3, ended=False)
+    with heads.follow("run-1", eager=eager) as follower:
+        waits = asyncio.create_task(woken(follower, known))
+        await looks(record, 2)
+        assert not waits.done()
+        yield waits
+        await waits
+
+
 async def test_what_is_there_already_is_news(heads: Heads, record: Record) -> None:
     record.heads["run-1"] = Head(3, ended=False)
     with heads.follow("run-1", eager=True) as follower:
@@ -68,25 +80,16 @@ async def test_what_is_there_already_is_news(heads: Heads, record: Record) -> No
 
 
 async def test_who_knows_all_is_woken_by_the_next_event(heads: Heads, record: Record) -> None:
-    record.heads["run-1"] = Head(3, ended=False)
-    with heads.follow("run-1", eager=True) as follower:
-        waiting = asyncio.create_task(woken(follower, known=3))
-        await looks(record, 3)
-        assert not waiting.done()
+    async with waiting(heads, record, known=3, eager=True):
         record.heads["run-1"] = Head(4, ended=False)
-        await waiting
 
 
 async def test_who_waits_for_the_end_is_not_woken_by_events(heads: Heads, record: Record) -> None:
-    record.heads["run-1"] = Head(3, ended=False)
-    with heads.follow("run-1", eager=False) as follower:
-        waiting = asyncio.create_task(woken(follower, known=NEVER))
-        await looks(record, 1)
+    async with waiting(heads, record, known=NEVER, eager=False) as waits:
         record.heads["run-1"] = Head(400, ended=False)
         await looks(record, 2)
-        assert not waiting.done()
+        assert not waits.done()
         record.heads["run-1"] = Head(401, ended=True)
-        await waiting
 
 
 async def test_nothing_new_in_time_wakes_as_well(heads: Heads, record: Record) -> None:
@@ -100,15 +103,15 @@ async def test_a_thousand_who_wait_are_looked_at_together(heads: Heads, record: 
     runs = {f"run-{number}" for number in range(1000)}
     record.heads = dict.fromkeys(runs, Head(1, ended=False))
     with ExitStack() as followed:
-        waiting = [
+        all_of_them = [
             asyncio.create_task(followed.enter_context(heads.follow(run, eager=True)).news(1)) for run in runs for _ in range(2)
         ]
         async with asyncio.timeout(SOON):
             while record.asked[-3:] != [runs] * 3:  # noqa: ASYNC110 - the record wakes nobody
                 await asyncio.sleep(LAST_POLL / 2)
-        assert not any(task.done() for task in waiting)
+        assert not any(task.done() for task in all_of_them)
         record.heads = dict.fromkeys(runs, Head(2, ended=True))
-        await asyncio.wait_for(asyncio.gather(*waiting), SOON)
+        await asyncio.wait_for(asyncio.gather(*all_of_them), SOON)
 
 
 @pytest.mark.parametrize(
@@ -122,13 +125,8 @@ async def test_a_thousand_who_wait_are_looked_at_together(heads: Heads, record: 
 async def test_what_no_look_can_tell_is_left_to_who_follows(
     heads: Heads, record: Record, happens: Callable[[Record], object]
 ) -> None:
-    record.heads["run-1"] = Head(3, ended=False)
-    with heads.follow("run-1", eager=True) as follower:
-        waiting = asyncio.create_task(woken(follower, known=3))
-        await looks(record, 2)
-        assert not waiting.done()
+    async with waiting(heads, record, known=3, eager=True):
         happens(record)
-        await waiting
 
 
 async def test_looks_go_on_when_the_record_is_back(heads: Heads, record: Record) -> None:

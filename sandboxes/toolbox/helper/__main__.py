@@ -51,6 +51,8 @@ def _serve(arguments):
     from .drafts import UMASK
     from .server import Server
 
+    if arguments.namespace and os.getpid() != FIRST_CHILD:
+        sys.exit("toolbox: --namespace is for a PID namespace whose first child this is: it ends all that it can reach")
     if arguments.ward:
         from . import ward
 
@@ -72,7 +74,7 @@ def _serve(arguments):
     try:
         server.run(_on_stdio() if arguments.stdio else None)
     finally:
-        if arguments.namespace and os.getpid() == FIRST_CHILD:
+        if arguments.namespace:
             os.kill(-1, signal.SIGKILL)
     os._exit(0)
 

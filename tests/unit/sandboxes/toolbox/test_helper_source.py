@@ -46,3 +46,12 @@ def test_byte_code_is_taken_by_the_python_that_it_is_of(tmp_path, of, taken):
     look = f"import sys; sys.path.insert(0, {str(file)!r}); import helper.server as one; print(one.__file__)"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", look], capture_output=True, text=True, check=True)
     assert done.stdout == f"{file}/helper/server{taken}\n"
+
+
+def test_it_does_not_end_processes_of_a_namespace_that_is_not_its_own(tmp_path):
+    """It would refuse its socket, too, if it came so far: nothing here is left to be ended."""
+    file = tmp_path / "toolbox.pyz"
+    file.write_bytes(bundle())
+    serve = ["serve", "--namespace", "--listen-fd", "99", "--state", str(tmp_path), "--workdir", str(tmp_path)]
+    done = subprocess.run([sys.executable, "-I", "-S", str(file), *serve], capture_output=True, text=True, check=False)
+    assert (done.returncode, "--namespace is for" in done.stderr) == (1, True)
